@@ -1,0 +1,78 @@
+# Everything here needs Go, git, make and a POSIX shell, and nothing else unless a target says so.
+
+GO      ?= go
+T       ?= 30s
+RUN     ?= .
+BENCH   ?=
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+EXE     := $(shell $(GO) env GOEXE)
+BIN     := bin/lockbox$(EXE)
+SYSTEMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
+
+# One static binary: no target but race uses cgo.
+export CGO_ENABLED = 0
+
+.DEFAULT_GOAL := help
+.PHONY: help demo build test check fmt lint systems tidy docs short race crash fuzz bench clean
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+demo: build ## build, archive the Go source tree, check everything, compare with ZIP
+	@$(GO) run ./scripts/demo -lockbox $(BIN)
+
+build: ## build bin/lockbox, a static binary
+	@mkdir -p bin
+	$(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN) ./cmd/lockbox
+
+test: ## run all tests; RUN=pattern runs some
+	$(GO) test -timeout 10m -run '$(RUN)' ./...
+
+check: fmt systems lint tidy docs short ## everything that must hold before a commit
+
+fmt: ## gofmt has nothing to change
+	@echo '== gofmt'
+	@out=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .) || exit 1; \
+	if [ -n "$$out" ]; then echo "these files are not gofmt'ed:"; echo "$$out"; exit 1; fi
+
+systems: ## vet and build for every supported system
+	@for s in $(SYSTEMS); do \
+		echo "== vet and build $$s"; \
+		GOOS=$${s%/*} GOARCH=$${s#*/} $(GO) vet ./... || exit 1; \
+		GOOS=$${s%/*} GOARCH=$${s#*/} $(GO) build -o /dev/null ./cmd/lockbox || exit 1; \
+	done
+
+lint: ## staticcheck, in the version that go.mod pins
+	@echo '== staticcheck'
+	@$(GO) tool staticcheck ./...
+
+tidy: ## go.mod and go.sum are what go mod tidy would write
+	@echo '== go mod tidy'
+	@$(GO) mod tidy -diff
+
+docs: ## ARCHITECTURE.md's import table and FORMAT.md's tables agree with the code
+	@echo '== import table, format tables'
+	@$(GO) test -count=1 .
+
+short: ## the tests that need a few seconds
+	@echo '== go test -short'
+	@$(GO) test -short ./...
+
+race: ## the short tests under the race detector; needs a C compiler
+	@cc=$$(CGO_ENABLED=1 $(GO) env CC); \
+	if ! command -v $${cc%% *} >/dev/null 2>&1; then \
+		echo "make race: skipped, the race detector needs a C compiler and '$$cc' was not found"; exit 0; \
+	fi; \
+	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m ./...
+
+crash: ## the tests that interrupt commits, at full length
+	@GO='$(GO)' sh scripts/crash.sh
+
+fuzz: ## run every fuzz target for T (default 30s); RUN=pattern runs some
+	@GO='$(GO)' T='$(T)' RUN='$(RUN)' sh scripts/fuzz.sh
+
+bench: build ## measure against ZIP and other archivers into docs/benchmarks.md; BENCH=flags
+	$(GO) run ./scripts/bench -lockbox $(BIN) $(BENCH)
+
+clean: ## remove what was built
+	rm -rf bin

@@ -1,0 +1,334 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"lockbox/internal/hostfs"
+	"lockbox/internal/index"
+	"lockbox/internal/pathsafe"
+	"lockbox/internal/store"
+)
+
+// addOptions is a command line of add.
+type addOptions struct {
+	archive       string
+	paths         []string
+	dir           string
+	to            string
+	filesFrom     string
+	filesFrom0    string
+	stdinName     string
+	rules         []filterRule
+	excludeCaches bool
+	noReplace     bool
+	noDedup       bool
+	oneFileSystem bool
+	dereference   bool
+	dryRun        bool
+	reproducible  bool
+	overwrite     bool
+	create        creation
+}
+
+func (o *addOptions) register(f *pflag.FlagSet) {
+	f.StringVarP(&o.dir, "directory", "C", "", "resolve every PATH from this directory")
+	f.StringVar(&o.to, "to", "", "store everything below this path")
+	f.StringVar(&o.filesFrom, "files-from", "", `also take the paths in this file, one a line; "-" is standard input`)
+	f.StringVar(&o.filesFrom0, "files-from0", "", "the same with paths that end in a zero byte")
+	f.StringVar(&o.stdinName, "stdin-name", "", `the stored path of standard input, which is the PATH "-"`)
+	f.Var(&ruleFlag{&o.rules, ruleExclude}, "exclude", "leave out what matches, as a line of .gitignore would (repeatable)")
+	f.Var(&ruleFlag{&o.rules, ruleInclude}, "include", "take what matches although an earlier rule excludes it (repeatable)")
+	f.Var(&ruleFlag{&o.rules, ruleFile}, "exclude-from", "take rules from this file, in the form of .gitignore (repeatable)")
+	f.BoolVar(&o.excludeCaches, "exclude-caches", false, "of directories with a CACHEDIR.TAG store only that tag")
+	f.BoolVar(&o.noReplace, "no-replace", false, "refuse when an entry is stored already")
+	f.BoolVar(&o.noDedup, "no-dedup", false, "store contents again that the archive has already")
+	f.BoolVar(&o.oneFileSystem, "one-file-system", false, "do not enter other file systems")
+	f.BoolVar(&o.dereference, "dereference", false, "store what symbolic links lead to")
+	f.BoolVarP(&o.dryRun, "dry-run", "n", false, "only say what would be done")
+	f.BoolVar(&o.reproducible, "reproducible", false, "the same tree gives the same bytes, anywhere")
+	f.BoolVar(&o.overwrite, "overwrite", false, "let a file replace a stored directory and a directory a stored file")
+	o.create.register(f)
+}
+
+// validate checks what can be checked without looking at anything.
+func (o *addOptions) validate() error {
+	stdin := 0
+	for _, p := range o.paths {
+		if p == "-" {
+			stdin++
+		}
+		if p == "" {
+			return usagef("a path is empty")
+		}
+	}
+	switch {
+	case len(o.paths) == 0 && o.filesFrom == "" && o.filesFrom0 == "":
+		return &failure{code: exitUsage, err: errors.New("there is nothing to add: no path was given"), hint: `"." is the current directory`}
+	case stdin > 1:
+		return usagef(`the path "-" was given %d times; standard input can be read once`, stdin)
+	case stdin == 1 && o.stdinName == "":
+		return &failure{code: exitUsage, err: errors.New(`the path "-" is standard input, and --stdin-name has to say how to store it`), hint: "./- is a file called -"}
+	case stdin == 0 && o.stdinName != "":
+		return usagef(`--stdin-name is for the path "-", which was not given`)
+	}
+	if o.filesFrom == "-" {
+		stdin++
+	}
+	if o.filesFrom0 == "-" {
+		stdin++
+	}
+	if stdin > 1 {
+		return usagef("standard input can be read for one purpose only")
+	}
+	return nil
+}
+
+func newAddCommand(a *app) *cobra.Command {
+	var opt addOptions
+	cmd := &cobra.Command{
+		Use:   "add ARCHIVE PATH... [FLAG...]",
+		Short: "store files, make the archive if it is missing",
+		Long: `Store files, directories and symbolic links, all in one transaction: whatever
+happens, the archive holds all of the change or nothing of it. What is stored
+under the same path is replaced. A missing archive is made.
+
+A path is stored as given, cleaned, without a leading "/" or ".."; of "." the
+contents are stored at the top. The archive itself is never added to it.
+Devices, FIFOs and sockets are named and left out (exit 3), as is a file that
+cannot be read or does not hold still. A PATH that does not exist ends the command
+before anything is changed (exit 12); a missing name in a --files-from list is
+reported and the rest is stored (exit 3).
+
+With --reproducible modes become 0755 or 0644, times at most SOURCE_DATE_EPOCH
+(or 1970), and nothing depends on time, user, umask or the number of workers.`,
+		Example: `  lockbox add backup.lbx docs photos
+  lockbox add backup.lbx -C /srv/www . --to site --exclude '*.tmp'
+  find . -newer stamp -print0 | lockbox add backup.lbx --files-from0 -
+  pg_dump db | lockbox add backup.lbx - --stdin-name db.sql`,
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if opt.archive, opt.paths, err = archiveOperand(args); err != nil {
+				return err
+			}
+			if err := opt.validate(); err != nil {
+				return err
+			}
+			return a.add(cmd.Context(), opt)
+		},
+	}
+	opt.register(cmd.Flags())
+	return cmd
+}
+
+// adder is one run of add.
+type adder struct {
+	a      *app
+	opt    addOptions
+	walk   hostfs.WalkOptions
+	ops    []hostfs.Operand
+	stdin  pathsafe.Path // where standard input is stored, if it is
+	repro  *reproducible // nil unless asked for
+	ar     *store.Archive
+	filled bool // the archive has entries to meet
+
+	stop    error       // why the sources ended early
+	waiting chan pending  // what the sources under way are, in their order
+	remove  []pathsafe.Path // what has to go because a file takes a directory's place, or the reverse
+	line    object
+	files   uint64
+	others  uint64 // directories and links
+	bytes   int64
+	skipped uint64
+}
+
+func (a *app) add(ctx context.Context, opt addOptions) error {
+	r := &adder{a: a, opt: opt}
+	existing, err := os.Stat(opt.archive)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return a.openFailure(opt.archive, err)
+	}
+	if existing == nil && a.g.expectRoot.digest != nil {
+		return &failure{code: exitMissing, err: fmt.Errorf("there is no archive %s whose root could be the expected one", quoted(opt.archive))}
+	}
+	if existing != nil {
+		r.walk.SkipSame = []os.FileInfo{existing}
+	}
+	if opt.reproducible {
+		if r.repro, err = newReproducible(a.sys.getenv); err != nil {
+			return err
+		}
+	}
+	if err := r.gather(ctx); err != nil {
+		return err
+	}
+	if opt.dryRun {
+		return r.dryRun(ctx, existing != nil)
+	}
+	so := a.storeOptions()
+	if r.repro != nil {
+		if so.Entropy, err = r.seed(ctx, so, existing != nil); err != nil {
+			return err
+		}
+	}
+	if existing == nil {
+		r.ar, err = a.openCreate(ctx, opt.archive, so, opt.create.options(opt.reproducible))
+	} else {
+		r.ar, err = a.openWrite(ctx, opt.archive, so)
+	}
+	if err != nil {
+		return err
+	}
+	sum, err := r.transact(ctx, existing == nil)
+	if err = a.closeWrite(r.ar, opt.archive, err); err != nil {
+		return r.failure(err)
+	}
+	return r.report(sum)
+}
+
+// transact adds everything in one transaction. Unless it returns nil nothing was changed.
+func (r *adder) transact(ctx context.Context, created bool) (sum store.Summary, err error) {
+	in, err := r.ar.Info()
+	if err != nil {
+		return sum, err
+	}
+	r.filled = in.Entries > 0
+	if !created {
+		if err := r.opt.create.agree(r.opt.archive, in); err != nil {
+			return sum, err
+		}
+	}
+	if r.opt.noReplace && r.filled {
+		if err := r.rehearse(ctx); err != nil {
+			return sum, err
+		}
+	}
+	tx, err := r.ar.Begin(ctx)
+	if err != nil {
+		return sum, err
+	}
+	r.a.startProgress("adding", -1)
+	err = r.stage(ctx, tx)
+	r.a.endProgress()
+	if err == nil {
+		err = ctx.Err()
+	}
+	nothing := r.files+r.others == 0
+	if err == nil && nothing && (!created || r.skipped > 0) {
+		// A generation without a change would say nothing, and an archive only of what is missing less.
+		return store.Summary{Generation: in.Generation, Root: in.Root}, tx.Rollback()
+	}
+	if err == nil {
+		sum, err = tx.Commit(ctx)
+	}
+	if err != nil {
+		return sum, errors.Join(err, tx.Rollback())
+	}
+	return sum, nil
+}
+
+// stage puts all sources into the transaction.
+func (r *adder) stage(ctx context.Context, tx *store.Tx) error {
+	// It holds the answers for all sources that the engine can have under way at once; the sources wait when
+	// it is full.
+	r.waiting = make(chan pending, 4096)
+	err := tx.Add(ctx, r.sources(ctx), r.added)
+	if r.stop != nil {
+		return r.stop
+	}
+	if err == nil && !r.stdin.IsZero() {
+		err = tx.Add(ctx, r.standardInput(ctx), r.added)
+		if r.stop != nil {
+			return r.stop
+		}
+	}
+	for _, p := range r.remove {
+		if err == nil {
+			err = tx.Remove(p)
+		}
+	}
+	return err
+}
+
+// failure puts into words why nothing was added.
+func (r *adder) failure(err error) error {
+	var f *failure
+	if errors.As(err, &f) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	if errors.Is(err, store.ErrConflict) {
+		return conflictFailure(err)
+	}
+	return fmt.Errorf("adding to %s failed, nothing was changed: %w", quoted(r.opt.archive), err)
+}
+
+func conflictFailure(err error) error {
+	return &failure{code: exitFailed, err: fmt.Errorf("nothing was changed: %w", err), hint: "--overwrite lets the new entry replace what is stored"}
+}
+
+func (r *adder) report(sum store.Summary) error {
+	if r.a.g.json {
+		o := r.line.begin().open("summary").uint("entries", r.files+r.others).int("bytes", r.bytes).int("stored", sum.StoredBytes)
+		o.uint("skipped", r.skipped).uint("generation", sum.Generation).str("root", sum.Root.String())
+		if r.opt.dryRun {
+			o.bool("dry_run", true)
+		}
+		_, err := r.a.out.Write(o.close().line())
+		return err
+	}
+	if r.a.g.quiet {
+		return nil
+	}
+	verb, end := "added", fmt.Sprintf(", generation %d", sum.Generation)
+	size := humanBytes(r.bytes)
+	if r.opt.dryRun {
+		verb, end = "would add", ""
+	} else {
+		size += " → " + humanBytes(sum.StoredBytes)
+	}
+	_, err := fmt.Fprintf(r.a.out, "%s %s, %s%s\n", verb, countEntries(r.files, r.others), size, end)
+	return err
+}
+
+// countEntries says how many files there are, and how many directories and links beside them.
+func countEntries(files, others uint64) string {
+	s := plural(files, "file")
+	if others > 0 {
+		s += " and " + plural(others, "other entry")
+	}
+	return s
+}
+
+func plural(n uint64, what string) string {
+	if n != 1 {
+		if base, ok := cutY(what); ok {
+			what = base + "ies"
+		} else {
+			what += "s"
+		}
+	}
+	return humanize.Comma(int64(n)) + " " + what
+}
+
+func cutY(s string) (string, bool) {
+	if n := len(s); n > 0 && s[n-1] == 'y' {
+		return s[:n-1], true
+	}
+	return s, false
+}
+
+func humanBytes(n int64) string { return humanize.Bytes(uint64(max(n, 0))) }
+
+// entryOf is what is stored of something the walk found.
+func entryOf(p pathsafe.Path, m *hostfs.Meta) index.Entry {
+	return index.Entry{
+		Path: p, Kind: index.Kind(m.Kind), Mode: m.Mode,
+		HasMtime: true, MtimeSec: m.MtimeSec, MtimeNsec: m.MtimeNsec, Size: m.Size, Target: m.Target,
+	}
+}

@@ -1,0 +1,357 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"strconv"
+	"strings"
+
+	"lockbox/internal/hostfs"
+	"lockbox/internal/index"
+	"lockbox/internal/pathsafe"
+	"lockbox/internal/store"
+)
+
+// pending is a source on its way through the engine.
+type pending struct {
+	host     string
+	kind     index.Kind
+	replaces bool            // an entry has its path
+	remove   []pathsafe.Path // what has to go when it is stored
+}
+
+// items yields what the walk finds, without what is never stored: temporary files of this program. Items
+// with an error are among them.
+func (r *adder) items(ctx context.Context) iter.Seq[*hostfs.Item] {
+	return func(yield func(*hostfs.Item) bool) {
+		for it := range hostfs.Walk(ctx, r.ops, r.walk) {
+			if it.Err != nil && it.Path.IsZero() && ctx.Err() != nil {
+				return // it only says that the walk was cut short
+			}
+			if it.Kind == hostfs.KindFile && isTemporary(it.Path.Base()) {
+				continue
+			}
+			if !yield(&it) {
+				return
+			}
+		}
+	}
+}
+
+// isTemporary recognises the names of this program's temporary files: of an archive that is being made, and
+// of a file that is being extracted.
+func isTemporary(name string) bool {
+	if digits, ok := strings.CutPrefix(name, ".lockbox-"); ok {
+		_, err := hex.DecodeString(digits)
+		return len(digits) == 32 && err == nil
+	}
+	if rest, ok := strings.CutPrefix(name, ".lbxtmp-"); ok {
+		parts := strings.Split(rest, "-")
+		if len(parts) != 3 || len(parts[0]) != 8 {
+			return false
+		}
+		_, err := hex.DecodeString(parts[0])
+		_, err1 := strconv.ParseUint(parts[1], 10, 63)
+		_, err2 := strconv.ParseUint(parts[2], 10, 64)
+		return err == nil && err1 == nil && err2 == nil
+	}
+	return false
+}
+
+// entry is what is to be stored of an item as the walk saw it.
+func (r *adder) entry(it *hostfs.Item) index.Entry {
+	e := entryOf(it.Path, &it.Meta)
+	r.repro.normalise(&e)
+	return e
+}
+
+// sources yields the items as sources. It ends early, with stop set, when something is in the way.
+func (r *adder) sources(ctx context.Context) iter.Seq[store.Source] {
+	return func(yield func(store.Source) bool) {
+		if r.stop = r.checkParents(); r.stop != nil {
+			return
+		}
+		for it := range r.items(ctx) {
+			p := pending{host: it.Host(), kind: index.Kind(it.Kind)}
+			src := store.Source{NoDedup: r.opt.noDedup}
+			if it.Err != nil {
+				src = failing(it.Path, it.Err)
+			} else {
+				if it.Path == r.stdin {
+					r.stop = usagef("standard input and %s would both be stored as %s", quoted(p.host), quoted(it.Path.String()))
+					return
+				}
+				src.Entry = r.entry(it)
+				keep, err := r.meet(&src.Entry, &p)
+				if err != nil {
+					r.stop = err
+					return
+				}
+				if keep {
+					continue
+				}
+				if it.Kind == hostfs.KindFile {
+					src.Open = r.opener(*it)
+				}
+			}
+			r.waiting <- p
+			if !yield(src) {
+				return
+			}
+		}
+	}
+}
+
+// failing is a source that cannot be read. It travels with the others, so that messages come in order.
+func failing(p pathsafe.Path, err error) store.Source {
+	return store.Source{
+		Entry: index.Entry{Path: p, Kind: index.File},
+		Open:  func() (store.Reader, index.Entry, error) { return nil, index.Entry{}, err },
+	}
+}
+
+// opener opens an item for the engine.
+func (r *adder) opener(it hostfs.Item) func() (store.Reader, index.Entry, error) {
+	return func() (store.Reader, index.Entry, error) {
+		f, err := it.Open()
+		if err != nil {
+			return nil, index.Entry{}, err
+		}
+		e := entryOf(it.Path, &f.Meta)
+		r.repro.normalise(&e)
+		return &countedSource{f, r.a.bar}, e, nil
+	}
+}
+
+// countedSource tells the progress bar what is read.
+type countedSource struct {
+	*hostfs.Source
+	bar *progress
+}
+
+func (s *countedSource) Read(p []byte) (int, error) {
+	n, err := s.Source.Read(p)
+	s.bar.add(int64(n))
+	return n, err
+}
+
+// standardInput yields standard input as the one source.
+func (r *adder) standardInput(ctx context.Context) iter.Seq[store.Source] {
+	return func(yield func(store.Source) bool) {
+		now := r.a.now()
+		e := index.Entry{
+			Path: r.stdin, Kind: index.File, Mode: 0o644, Size: -1,
+			HasMtime: true, MtimeSec: now.Unix(), MtimeNsec: uint32(now.Nanosecond()),
+		}
+		r.repro.normalise(&e)
+		p := pending{host: "-", kind: index.File}
+		keep, err := r.meet(&e, &p)
+		if err == nil && !keep {
+			err = r.checkAbove(r.stdin)
+		}
+		if err != nil {
+			r.stop = err
+			return
+		}
+		in := &stdinSource{r: interruptibleReader(ctx, r.a.sys.stdin), bar: r.a.bar}
+		r.waiting <- p
+		yield(store.Source{Entry: e, NoDedup: r.opt.noDedup, Open: func() (store.Reader, index.Entry, error) {
+			if in.used {
+				return nil, e, errors.New("standard input can be read once only")
+			}
+			in.used = true
+			return in, e, nil
+		}})
+	}
+}
+
+// stdinSource reads standard input. There is no later state of it to compare with.
+type stdinSource struct {
+	r    io.Reader
+	bar  *progress
+	used bool
+	err  error
+}
+
+func (s *stdinSource) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	s.bar.add(int64(n))
+	if err != nil && !errors.Is(err, io.EOF) {
+		s.err = err
+	}
+	return n, err
+}
+
+func (s *stdinSource) Check() error { return s.err }
+func (s *stdinSource) Close() error { return nil }
+
+// meet looks at what the archive has where an entry is to be stored. keep means that what is there
+// stays.
+func (r *adder) meet(e *index.Entry, p *pending) (keep bool, err error) {
+	if !r.filled {
+		return false, nil
+	}
+	old, err := r.ar.Get(e.Path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if e.Kind == index.Dir {
+			return false, nil
+		}
+	case err != nil:
+		return false, err
+	case r.opt.noReplace:
+		if e.Kind == index.Dir && old.Kind == index.Dir {
+			return true, nil
+		}
+		return false, &failure{
+			code: exitFailed, err: fmt.Errorf("nothing was changed: %s is stored already", quoted(e.Path.String())),
+			hint: "without --no-replace it would be replaced",
+		}
+	case old.Kind == index.Dir && e.Kind == index.Dir:
+		p.replaces = true
+		return false, nil
+	case old.Kind == index.Dir || e.Kind == index.Dir:
+		p.replaces = true
+		if !r.opt.overwrite {
+			return false, r.conflict(e, &old)
+		}
+		if e.Kind == index.Dir {
+			return false, nil
+		}
+	default:
+		p.replaces = true
+		return false, nil // a file has nothing below it
+	}
+	// Something that is no directory takes the place of what may be one by what lies below it.
+	for below, err := range r.ar.List(e.Path) {
+		if err != nil {
+			return false, err
+		}
+		if below.Path == e.Path {
+			continue
+		}
+		if !r.opt.overwrite {
+			return false, r.conflict(e, &index.Entry{Path: e.Path, Kind: index.Dir})
+		}
+		p.remove = append(p.remove, below.Path)
+	}
+	return false, nil
+}
+
+func (r *adder) conflict(e, old *index.Entry) error {
+	return conflictFailure(fmt.Errorf("%s is stored as a %s and cannot become a %s", quoted(e.Path.String()), kindWord(old.Kind), kindWord(e.Kind)))
+}
+
+// checkParents makes sure that nothing that is stored above the operands is a file.
+func (r *adder) checkParents() error {
+	for _, op := range r.ops {
+		if err := r.checkAbove(op.Stored); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *adder) checkAbove(p pathsafe.Path) error {
+	if !r.filled || p.IsZero() {
+		return nil
+	}
+	for up := p.Parent(); !up.IsZero(); up = up.Parent() {
+		old, err := r.ar.Get(up)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && old.Kind == index.Dir {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if !r.opt.overwrite {
+			return r.conflict(&index.Entry{Path: up, Kind: index.Dir}, &old)
+		}
+		r.remove = append(r.remove, up)
+	}
+	return nil
+}
+
+// rehearse goes through everything that is to be stored without reading it.
+func (r *adder) rehearse(ctx context.Context) error {
+	for it := range r.items(ctx) {
+		if it.Err == nil {
+			e := r.entry(it)
+			if _, err := r.meet(&e, &pending{}); err != nil {
+				return err
+			}
+		}
+	}
+	if !r.stdin.IsZero() {
+		if _, err := r.meet(&index.Entry{Path: r.stdin, Kind: index.File}, &pending{}); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// added takes note of what became of a source. The engine calls it in the order of the sources.
+func (r *adder) added(got store.Added) {
+	p := <-r.waiting
+	if got.Err != nil {
+		r.leftOut(got.Path, p, got.Err)
+		return
+	}
+	r.remove = append(r.remove, p.remove...)
+	r.count(got.Path, p, got.Bytes, "added", "replaced")
+}
+
+// count adds an entry to the sums and writes its line.
+func (r *adder) count(path pathsafe.Path, p pending, bytes int64, added, replaced string) {
+	if p.kind == index.File {
+		r.files++
+	} else {
+		r.others++
+	}
+	r.bytes += bytes
+	if r.a.g.json {
+		action := added
+		if p.replaces {
+			action = replaced
+		}
+		r.actionLine(path, action)
+	}
+}
+
+func (r *adder) actionLine(path pathsafe.Path, action string) {
+	// An error stays in the output; what was added is safe all the same.
+	_, _ = r.a.out.Write(r.line.begin().bytes("path", path.String()).str("action", action).line())
+}
+
+// leftOut names a source that was not stored.
+func (r *adder) leftOut(path pathsafe.Path, p pending, err error) {
+	if errors.Is(err, context.Canceled) {
+		return // the command as a whole says so
+	}
+	r.skipped++
+	if r.a.g.json {
+		r.actionLine(path, "skipped")
+	}
+	reason := withoutPath(err)
+	if errors.Is(err, hostfs.ErrSkipped) {
+		r.a.note(exitSkipped)
+		r.a.say.Warnf("%s was left out: %s", quoted(p.host), strings.TrimPrefix(reason.Error(), hostfs.ErrSkipped.Error()+": "))
+		return
+	}
+	r.a.fail(&failure{code: exitSkipped, err: fmt.Errorf("%s was left out: %w", quoted(p.host), reason)})
+}
+
+func kindWord(k index.Kind) string {
+	switch k {
+	case index.Dir:
+		return "directory"
+	case index.Symlink:
+		return "symbolic link"
+	}
+	return k.String()
+}

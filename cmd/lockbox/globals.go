@@ -1,0 +1,30 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// globals are the flags that every command has.
+type globals struct {
+	jobs        jobsValue
+	progress    choice
+	quiet       bool
+	json        bool
+	timings     bool
+	expectRoot  rootValue
+	lockTimeout time.Duration
+}
+
+func (g *globals) register(f *pflag.FlagSet) {
+	g.progress = newChoice("auto", "auto", "always", "never")
+	g.lockTimeout = 10 * time.Second
+	f.VarP(&g.jobs, "jobs", "j", `workers: "auto" (the number of CPUs, six at most), 1 (fully serial) or a number`)
+	f.Var(&g.progress, "progress", "show a progress bar: auto is on a terminal and for longer work")
+	f.BoolVarP(&g.quiet, "quiet", "q", false, "print nothing on success; warnings and errors still show")
+	f.BoolVar(&g.json, "json", false, "machine output on standard output, one JSON object per line")
+	f.BoolVar(&g.timings, "timings", false, "print stage timings and counters at the end (also LOCKBOX_TIMINGS=1)")
+	f.Var(&g.expectRoot, "expect-root", "the archive must be in exactly this state (info prints it), else exit 11")
+	f.Var((*durationValue)(&g.lockTimeout), "lock-timeout", "how long to wait for another writer")
+}

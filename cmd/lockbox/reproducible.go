@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strconv"
+
+	"github.com/zeebo/blake3"
+
+	"lockbox/internal/format"
+	"lockbox/internal/hostfs"
+	"lockbox/internal/index"
+	"lockbox/internal/pathsafe"
+	"lockbox/internal/store"
+)
+
+// reproducible removes from entries what differs between two copies of one tree. nil changes nothing.
+type reproducible struct {
+	latest int64 // no time is later than this, in seconds since 1970
+}
+
+// newReproducible reads SOURCE_DATE_EPOCH.
+func newReproducible(getenv func(string) string) (*reproducible, error) {
+	v := getenv("SOURCE_DATE_EPOCH")
+	if v == "" {
+		return &reproducible{}, nil
+	}
+	n, err := strconv.ParseInt(v, 10, 64)
+	if err != nil {
+		return nil, usagef("SOURCE_DATE_EPOCH is %s, which is not a number of seconds", quoted(v))
+	}
+	return &reproducible{latest: n}, nil
+}
+
+func (r *reproducible) normalise(e *index.Entry) {
+	if r == nil {
+		return
+	}
+	switch {
+	case e.Kind == index.Symlink:
+		e.Mode = 0o777 // systems disagree on the modes of links, and ignore them
+	case e.Kind == index.Dir || e.Mode&0o100 != 0:
+		e.Mode = 0o755
+	default:
+		e.Mode = 0o644
+	}
+	if !e.HasMtime || e.MtimeSec >= r.latest {
+		e.HasMtime, e.MtimeSec, e.MtimeNsec = true, r.latest, 0
+	}
+}
+
+const planContext = "lockbox 2026-11-30 reproducible plan v1"
+
+// seed returns the stream that the engine draws ids from: it follows from what is going to be stored
+// (paths, metadata, sizes), how, and into which state of the archive. Nothing secret depends on it.
+func (r *adder) seed(ctx context.Context, so store.Options, exists bool) (io.Reader, error) {
+	h := blake3.NewDeriveKey(planContext)
+	w := planWriter{h: h}
+	var root format.Digest
+	if exists {
+		// Opening for writing first would draw from the stream that this is to make. Whoever changes the archive
+		// in between changes the seed's worth only: the ids are those of a state that is gone.
+		ar, err := r.a.openRead(ctx, r.opt.archive)
+		if err != nil {
+			return nil, err
+		}
+		in, err := ar.Info()
+		if err = r.a.closeRead(ar, r.opt.archive, err); err != nil {
+			return nil, err
+		}
+		root = in.Root
+	}
+	w.bytes(root[:])
+	w.number(uint64(r.opt.create.level()))
+	w.text(r.opt.create.sector.value)
+	for it := range r.items(ctx) {
+		if it.Err != nil {
+			continue
+		}
+		e := r.entry(it)
+		w.text(e.Path.String())
+		w.number(uint64(e.Kind))
+		w.number(uint64(e.Mode))
+		w.number(uint64(e.MtimeSec))
+		w.number(uint64(e.MtimeNsec))
+		w.number(uint64(e.Size))
+		w.text(e.Target)
+	}
+	w.text(r.stdin.String())
+	return h.Digest(), ctx.Err()
+}
+
+// planWriter feeds a digest with values that cannot run into each other.
+type planWriter struct {
+	h *blake3.Hasher
+}
+
+func (w *planWriter) number(n uint64) {
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], n)
+	_, _ = w.h.Write(b[:]) // a hash has no errors
+}
+
+func (w *planWriter) bytes(b []byte) {
+	w.number(uint64(len(b)))
+	_, _ = w.h.Write(b)
+}
+
+func (w *planWriter) text(s string) { w.bytes([]byte(s)) }
+
+// dryRun says what add would do. It reads no file and changes nothing.
+func (r *adder) dryRun(ctx context.Context, exists bool) error {
+	if exists {
+		ar, err := r.a.openRead(ctx, r.opt.archive)
+		if err != nil {
+			return err
+		}
+		r.ar = ar
+		in, err := ar.Info()
+		if err == nil {
+			r.filled = in.Entries > 0
+			err = r.opt.create.agree(r.opt.archive, in)
+		}
+		if err == nil {
+			err = r.predict(ctx)
+		}
+		if err = r.a.closeRead(ar, r.opt.archive, err); err != nil {
+			return err
+		}
+		return r.report(store.Summary{Generation: in.Generation, Root: in.Root})
+	}
+	if err := r.predict(ctx); err != nil {
+		return err
+	}
+	return r.report(store.Summary{})
+}
+
+// predict goes through the sources as add does.
+func (r *adder) predict(ctx context.Context) error {
+	if err := r.checkParents(); err != nil {
+		return err
+	}
+	for it := range r.items(ctx) {
+		p := pending{host: it.Host(), kind: index.Kind(it.Kind)}
+		if it.Err != nil {
+			r.leftOut(it.Path, p, it.Err)
+			continue
+		}
+		e := r.entry(it)
+		keep, err := r.meet(&e, &p)
+		if err != nil {
+			return err
+		}
+		if !keep {
+			r.count(e.Path, p, e.Size, "add", "replace")
+			if err := r.predictLine(e.Path, p); err != nil {
+				return err
+			}
+		}
+	}
+	if !r.stdin.IsZero() {
+		p := pending{host: "-", kind: index.File}
+		if _, err := r.meet(&index.Entry{Path: r.stdin, Kind: index.File}, &p); err != nil {
+			return err
+		}
+		if err := r.checkAbove(r.stdin); err != nil {
+			return err
+		}
+		r.count(r.stdin, p, 0, "add", "replace")
+		if err := r.predictLine(r.stdin, p); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// predictLine tells people about one entry.
+func (r *adder) predictLine(path pathsafe.Path, p pending) error {
+	if r.a.g.json || r.a.g.quiet {
+		return nil
+	}
+	action := "add     "
+	if p.replaces {
+		action = "replace "
+	}
+	name := pathsafe.Quote(path.String())
+	if p.kind == index.Dir {
+		name += "/"
+	}
+	_, err := fmt.Fprintf(r.a.out, "%s%s\n", action, name)
+	if errors.Is(err, fs.ErrClosed) {
+		return errReaderGone
+	}
+	return err
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// usageTemplate is cobra's, cut down to what this program has.
+const usageTemplate = `Usage:
+  {{if .HasAvailableSubCommands}}lockbox COMMAND ARCHIVE [ARGUMENT...] [FLAG...]{{else}}{{.UseLine}}{{end}}{{if .HasExample}}
+
+Examples:
+{{.Example}}{{end}}{{if .HasAvailableSubCommands}}
+
+Commands:{{range .Commands}}{{if .IsAvailableCommand}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{if .HasAvailableLocalFlags}}
+
+Flags:
+{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableInheritedFlags}}
+
+Flags of every command:
+{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableSubCommands}}
+
+"lockbox help COMMAND" says more about a command, "lockbox help TOPIC" about one of:
+{{topics}}{{end}}
+`
+
+func newRoot(a *app) *cobra.Command {
+	cobra.EnableCommandSorting = false
+	cobra.AddTemplateFunc("topics", topicList)
+	root := &cobra.Command{
+		Use:   "lockbox",
+		Short: "keep files in an archive that is always consistent",
+		Long: `lockbox keeps files in one archive file that is always consistent: a change
+happens as a whole or not at all, and every byte is checked when it is read.`,
+		Args:              cobra.ArbitraryArgs,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return &failure{code: exitUsage, err: fmt.Errorf("the command is missing"), hint: "lockbox help lists the commands"}
+			}
+			return unknownCommand(cmd, args)
+		},
+	}
+	root.SetOut(a.out)
+	root.SetErr(a.sys.stderr)
+	root.SetIn(a.sys.stdin)
+	root.SetUsageTemplate(usageTemplate)
+	root.SetFlagErrorFunc(flagError)
+	a.g.register(root.PersistentFlags())
+	root.PersistentFlags().BoolP("help", "h", false, "show help")
+	root.AddCommand(
+		newAddCommand(a), newCreateCommand(a), newExtractCommand(a), newCatCommand(a), newListCommand(a),
+		newVerifyCommand(a), newInfoCommand(a), newVersionCommand(a), newCompletionCommand(a))
+	help := newHelpCommand(a)
+	root.SetHelpCommand(help)
+	root.AddCommand(help)
+	for _, cmd := range root.Commands() {
+		cmd.DisableFlagsInUseLine = true
+		cmd.Flags().SortFlags = false
+	}
+	root.PersistentFlags().SortFlags = false
+	completeFlags(root)
+	return root
+}
+
+// unknownCommand says that args[0] is no command, and what may have been meant.
+func unknownCommand(root *cobra.Command, args []string) error {
+	f := &failure{code: exitUsage, err: fmt.Errorf("there is no command %s", quoted(args[0])), hint: "lockbox help lists the commands"}
+	if near := nearest(args[0], commandNames(root)); near != "" {
+		f.hint = "did you mean " + near + "?"
+	} else if len(args) > 1 && slices.Contains(commandNames(root), args[1]) {
+		f.hint = fmt.Sprintf("the command comes before the archive: lockbox %s %s", args[1], quoted(args[0]))
+	}
+	return f
+}
+
+func commandNames(root *cobra.Command) []string {
+	var names []string
+	for _, cmd := range root.Commands() {
+		if !cmd.Hidden {
+			names = append(append(names, cmd.Name()), cmd.Aliases...)
+		}
+	}
+	return names
+}
+
+// flagError turns pflag's errors into usage errors with a suggestion.
+func flagError(cmd *cobra.Command, err error) error {
+	if args := cmd.Flags().Args(); !cmd.HasParent() && len(args) > 0 {
+		return unknownCommand(cmd, args) // its flags are unknown because it is
+	}
+	f := &failure{code: exitUsage, err: err, hint: fmt.Sprintf("lockbox help %s lists the flags", cmd.Name())}
+	if !cmd.HasParent() {
+		f.hint = "lockbox help lists the flags"
+	}
+	if name, ok := strings.CutPrefix(err.Error(), "unknown flag: --"); ok {
+		var names []string
+		cmd.Flags().VisitAll(func(fl *pflag.Flag) { names = append(names, fl.Name) })
+		if near := nearest(name, names); near != "" {
+			f.hint = "did you mean --" + near + "?"
+		}
+	}
+	return f
+}
+
+// nearest returns the candidate that is closest to word, or "" when none is close.
+func nearest(word string, candidates []string) string {
+	best, bestDistance := "", 3
+	for _, c := range candidates {
+		d := editDistance(strings.ToLower(word), c)
+		if len(word) >= 3 && strings.HasPrefix(c, strings.ToLower(word)) {
+			d = 1
+		}
+		// A short word is within two edits of everything.
+		if d < bestDistance && d < max(len(c), 2)-1 {
+			best, bestDistance = c, d
+		}
+	}
+	return best
+}
+
+// editDistance counts the bytes to insert, remove, replace or swap to get from a to b.
+func editDistance(a, b string) int {
+	if len(a) > 64 || len(b) > 64 {
+		return 64
+	}
+	var row [3][66]int
+	for j := range len(b) + 1 {
+		row[1][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		prev2, prev, cur := &row[(i+2)%3], &row[i%3], &row[(i+1)%3]
+		cur[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			cur[j] = min(prev[j]+1, cur[j-1]+1, prev[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				cur[j] = min(cur[j], prev2[j-2]+1)
+			}
+		}
+	}
+	return row[(len(a)+1)%3][len(b)]
+}

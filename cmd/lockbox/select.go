@@ -1,0 +1,227 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	"lockbox/internal/index"
+	"lockbox/internal/pathsafe"
+)
+
+// catalogue is what selecting needs of an archive.
+type catalogue interface {
+	Get(pathsafe.Path) (index.Entry, error)
+	List(under pathsafe.Path) iter.Seq2[index.Entry, error]
+}
+
+// selection is the entries that operands name: each operand first literally, then, when nothing has
+// that name and it has the characters of one, as a glob. A directory brings everything below it.
+type selection struct {
+	ar      catalogue
+	all     bool
+	literal map[string]bool
+	globs   []*globOperand
+	roots   []pathsafe.Path // subtrees that hold all that is wanted, ascending and disjoint
+	missing []string        // literal operands that name nothing
+
+	dir       string // the last directory that was judged, and the verdict
+	dirWanted bool
+}
+
+type globOperand struct {
+	operand string
+	pattern string
+	matched bool
+}
+
+// newSelection looks the operands up. Without operands everything is selected.
+func newSelection(ar catalogue, operands []string, literalOnly bool) (*selection, error) {
+	s := &selection{ar: ar, all: len(operands) == 0, literal: make(map[string]bool)}
+	for _, op := range operands {
+		if err := s.operand(op, literalOnly); err != nil {
+			return nil, err
+		}
+	}
+	if s.all {
+		s.roots = []pathsafe.Path{{}}
+		return s, nil
+	}
+	slices.SortFunc(s.roots, pathsafe.Path.Compare)
+	kept := s.roots[:0]
+	for _, r := range s.roots {
+		if n := len(kept); n > 0 && (r == kept[n-1] || r.IsUnder(kept[n-1])) {
+			continue
+		}
+		kept = append(kept, r)
+	}
+	s.roots = kept
+	return s, nil
+}
+
+func (s *selection) operand(op string, literalOnly bool) error {
+	name := storedName(op)
+	if name == "" {
+		s.all = true
+		return nil
+	}
+	if p, err := pathsafe.Parse(name); err == nil {
+		ok, err := exists(s.ar, p)
+		if err != nil {
+			return err
+		}
+		if ok {
+			s.literal[p.String()] = true
+			s.roots = append(s.roots, p)
+			return nil
+		}
+	}
+	if literalOnly || !isGlob(name) {
+		s.missing = append(s.missing, op)
+		return nil
+	}
+	g, err := newGlob(op, name)
+	if err != nil {
+		return err
+	}
+	s.globs = append(s.globs, g)
+	s.roots = append(s.roots, globBase(name))
+	return nil
+}
+
+// storedName drops what a command line may add to a stored path: a leading "/" or "./", doubled
+// and trailing slashes. The top of the archive is "".
+func storedName(op string) string {
+	parts := strings.Split(op, "/")
+	return strings.Join(slices.DeleteFunc(parts, func(c string) bool { return c == "" || c == "." }), "/")
+}
+
+// exists reports whether p is an entry or a directory that only the paths below it name.
+func exists(ar catalogue, p pathsafe.Path) (bool, error) {
+	if _, err := ar.Get(p); err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return err == nil, err
+	}
+	for _, err := range ar.List(p) {
+		return err == nil, err
+	}
+	return false, nil
+}
+
+func isGlob(s string) bool { return strings.ContainsAny(s, "*?[") }
+
+// newGlob checks the pattern. Braces have no meaning in it.
+func newGlob(op, name string) (*globOperand, error) {
+	var b strings.Builder
+	for i := 0; i < len(name); i++ {
+		switch name[i] {
+		case '\\':
+			b.WriteByte(name[i])
+			if i++; i < len(name) {
+				b.WriteByte(name[i])
+			}
+			continue
+		case '{', '}':
+			b.WriteByte('\\')
+		}
+		b.WriteByte(name[i])
+	}
+	g := &globOperand{operand: op, pattern: b.String()}
+	if !doublestar.ValidatePattern(g.pattern) {
+		return nil, &failure{code: exitUsage, err: fmt.Errorf("%s is not a well-formed pattern", quoted(op)), hint: "--literal takes names as they are"}
+	}
+	return g, nil
+}
+
+// globBase is the part of a pattern before its first special character, in whole components.
+func globBase(pattern string) pathsafe.Path {
+	i := strings.IndexAny(pattern, `*?[\`)
+	if i < 0 {
+		i = len(pattern)
+	}
+	p, err := pathsafe.Parse(pattern[:max(strings.LastIndexByte(pattern[:i], '/'), 0)])
+	if err != nil {
+		return pathsafe.Path{}
+	}
+	return p
+}
+
+// match reports whether the pattern names path itself.
+func (g *globOperand) match(path string) bool {
+	if !doublestar.MatchUnvalidated(g.pattern, path) {
+		return false
+	}
+	g.matched = true
+	return true
+}
+
+// entries yields what is selected, ascending. It stops after the first error.
+func (s *selection) entries() iter.Seq2[index.Entry, error] {
+	if s.all && len(s.globs) == 0 {
+		return s.ar.List(pathsafe.Path{})
+	}
+	return func(yield func(index.Entry, error) bool) {
+		for _, root := range s.roots {
+			for e, err := range s.ar.List(root) {
+				if err == nil && len(s.globs) > 0 && !s.wants(e.Path) && !s.all {
+					continue
+				}
+				if !yield(e, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+// wants reports whether an operand names p or a directory above it. Entries come in order, so the
+// verdict on their directory is mostly the last one.
+func (s *selection) wants(p pathsafe.Path) bool {
+	name := p.String()
+	wanted := s.literal[name]
+	for _, g := range s.globs {
+		wanted = g.match(name) || wanted
+	}
+	if up := p.Parent(); !up.IsZero() && s.wantsDir(up) {
+		return true
+	}
+	return wanted
+}
+
+func (s *selection) wantsDir(p pathsafe.Path) bool {
+	if s.dir != p.String() {
+		wanted := s.wants(p)
+		s.dir, s.dirWanted = p.String(), wanted
+	}
+	return s.dirWanted
+}
+
+// unmatched returns the operands that name nothing. For globs it can say so only when entries has run to
+// its end.
+func (s *selection) unmatched() []string {
+	names := slices.Clone(s.missing)
+	for _, g := range s.globs {
+		if !g.matched {
+			names = append(names, g.operand)
+		}
+	}
+	return names
+}
+
+// reportUnmatched names the operands that match nothing. The command has done the rest.
+func (a *app) reportUnmatched(archive string, s *selection) {
+	for _, op := range s.unmatched() {
+		a.fail(missingEntry(archive, op))
+	}
+}
+
+func missingEntry(archive, operand string) error {
+	return &failure{
+		code: exitMissing, err: fmt.Errorf("%s has no entry %s", quoted(archive), quoted(operand)),
+		hint: "lockbox list " + pathsafe.Quote(archive) + " shows what is stored",
+	}
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+const (
+	// A signal that reaches both a process and its group comes twice at once; only one that comes later
+	// is a second request.
+	secondRequest = time.Second
+)
+
+// interruptible returns a context that ends with the first SIGINT or SIGTERM, so that the command
+// can tidy up and leave. A second one ends the process on the spot, as a kill would: the archive
+// stands that by its design. A closed pipe gives write errors instead of a signal.
+func interruptible(parent context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(parent)
+	signal.Ignore(syscall.SIGPIPE)
+	ch := make(chan os.Signal, 4)
+	signal.Notify(ch, os.Interrupt, syscall.SIGTERM)
+	done := make(chan struct{})
+	go func() {
+		var first time.Time
+		for {
+			select {
+			case <-ch:
+				cancel()
+				if first.IsZero() {
+					first = time.Now()
+				} else if time.Since(first) > secondRequest {
+					os.Exit(int(exitInterrupted))
+				}
+			case <-done:
+				return
+			}
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(ch)
+		close(done)
+		cancel()
+	}
+}
+
+// leaveWhenStuck is for commands that change nothing: when they do not end soon after an interrupt, because
+// they wait for a pipe that nobody reads or a file system that does not answer, the process ends all the
+// same.
+func leaveWhenStuck(ctx context.Context) (stop func()) {
+	done := make(chan struct{})
+	go func() {
+		select {
+		case <-done:
+			return
+		case <-ctx.Done():
+		}
+		select {
+		case <-done:
+		case <-time.After(2 * time.Second):
+			os.Exit(int(exitInterrupted))
+		}
+	}()
+	return func() { close(done) }
+}

@@ -1,0 +1,123 @@
+package frames
+
+import (
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+
+	"lockbox/internal/format"
+	"lockbox/internal/seal"
+)
+
+// Checked is the stored form of a frame whose single tag verified. Only Check makes one.
+type Checked struct {
+	info   *Info
+	stored []byte
+}
+
+// Check verifies the stored bytes of a frame that has one tag. It keeps stored, and may change it in
+// place.
+func Check(s seal.Suite, archive format.ID, i *Info, stored []byte) (Checked, error) {
+	if what := i.Valid(); what != "" {
+		return Checked{}, format.Corrupt("frame record", -1, "%s", what)
+	}
+	if i.BlockShift != 0 || len(stored) != int(i.Stored) {
+		return Checked{}, format.Corrupt("frame", -1, "stored length disagrees with the index")
+	}
+	ctx := i.context(archive)
+	if !s.Open(&ctx, seal.KindBlock, 0, stored, i.Commitment[:]) {
+		return Checked{}, format.Corrupt("frame", -1, "frame %d: tag does not verify", i.Number)
+	}
+	return Checked{info: i, stored: stored}, nil
+}
+
+var decoders = sync.Pool{New: func() any {
+	d, err := zstd.NewReader(nil,
+		zstd.WithDecoderConcurrency(1),
+		zstd.WithDecoderLowmem(true),
+		zstd.WithDecoderMaxMemory(format.MaxFramePlain),
+		zstd.WithDecodeAllCapLimit(true))
+	if err != nil {
+		return err
+	}
+	return d
+}}
+
+// Decode writes the frame's plain bytes to dst, whose length is the plain length. When it fails, dst
+// holds zeros.
+func (c Checked) Decode(dst []byte) error {
+	if c.info == nil || len(dst) != int(c.info.Plain) {
+		return format.Corrupt("frame", -1, "decoded into a buffer of another length")
+	}
+	if c.info.Codec == Raw {
+		copy(dst, c.stored)
+		return nil
+	}
+	d, ok := decoders.Get().(*zstd.Decoder)
+	if !ok {
+		return format.Corrupt("frame", -1, "no zstd decoder")
+	}
+	out, err := d.DecodeAll(c.stored, dst[:0:len(dst)])
+	decoders.Put(d)
+	if err != nil {
+		clear(dst)
+		return format.Corrupt("frame", -1, "frame %d: zstd: %v", c.info.Number, err)
+	}
+	if len(out) != len(dst) {
+		clear(dst)
+		return format.Corrupt("frame", -1, "frame %d: %d plain bytes where the index has %d", c.info.Number, len(out), len(dst))
+	}
+	return nil
+}
+
+// Table is the verified tag table of a raw frame with blocks. Only CheckTable makes one. It is
+// immutable and safe for concurrent use.
+type Table struct {
+	info  Info
+	ctx   seal.Context
+	suite seal.Suite
+	tags  []byte
+}
+
+// CheckTable verifies a tag table. It keeps table.
+func CheckTable(s seal.Suite, archive format.ID, i *Info, table []byte) (*Table, error) {
+	if what := i.Valid(); what != "" {
+		return nil, format.Corrupt("frame record", -1, "%s", what)
+	}
+	if i.BlockShift == 0 || len(table) != i.TableSize(s.TagSize()) {
+		return nil, format.Corrupt("tag table", -1, "frame %d: length disagrees with the index", i.Number)
+	}
+	t := &Table{info: *i, ctx: i.context(archive), suite: s, tags: table}
+	if !s.Open(&t.ctx, seal.KindTable, noBlock, table, i.Commitment[:]) {
+		return nil, format.Corrupt("tag table", -1, "frame %d: tag does not verify", i.Number)
+	}
+	return t, nil
+}
+
+// Size is the number of bytes that a cache should count for the table.
+func (t *Table) Size() int { return len(t.tags) + 128 }
+
+// BlockRange is where block k stands in the stored bytes.
+func (t *Table) BlockRange(k int) (lo, hi int64) {
+	lo = int64(k) << t.info.BlockShift
+	return lo, min(lo+1<<t.info.BlockShift, int64(t.info.Stored))
+}
+
+// Open verifies b in place: the whole blocks first to last of the frame, in order. When a block
+// fails, all of b is wiped and the error names the block.
+func (t *Table) Open(first int, b []byte) error {
+	n := t.suite.TagSize()
+	for k, rest := first, b; len(rest) > 0; k++ {
+		lo, hi := t.BlockRange(k)
+		if hi <= lo || int64(len(rest)) < hi-lo {
+			clear(b)
+			return format.Corrupt("frame", -1, "frame %d: blocks do not cover the bytes read", t.info.Number)
+		}
+		if !t.suite.Open(&t.ctx, seal.KindBlock, uint32(k), rest[:hi-lo], t.tags[k*n:(k+1)*n]) {
+			clear(b)
+			return format.Corrupt("frame", -1, "frame %d, block %d: tag does not verify", t.info.Number, k)
+		}
+		rest = rest[hi-lo:]
+	}
+	return nil
+}

@@ -1,0 +1,368 @@
+package hostfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"lockbox/internal/pathsafe"
+)
+
+// ExtractOptions says how an Extractor treats what is there and what it restores. The zero value
+// replaces nothing and restores permissions and times, but no setuid, setgid or sticky bit.
+type ExtractOptions struct {
+	Overwrite     bool // replace files and links, never directories
+	SkipExisting  bool // leave existing files and links alone
+	NoPermissions bool // modes as the system gives them to new files
+	NoTimes       bool
+	KeepSetid     bool // restore setuid, setgid and sticky bits
+}
+
+func (o ExtractOptions) validate() error {
+	if o.Overwrite && o.SkipExisting {
+		return errors.New("existing files can be overwritten or skipped, not both")
+	}
+	return nil
+}
+
+// Extractor writes entries below one directory. All methods but Finish may be called by several
+// goroutines at once. A directory should come before what lies in it; one that does not is made.
+// Finish or Abort ends its use.
+type Extractor struct {
+	opt  ExtractOptions
+	host string
+	dirs *dirCache[string] // by stored path, "" is the destination
+	top  *cached[string]   // held open to the end: the path may lead elsewhere by then
+	new  bool              // the destination was made just now
+	anon bool              // temporary files need no name
+
+	finished atomic.Bool
+
+	mu      sync.Mutex
+	made    map[string]bool // directories that did not exist before
+	final   map[string]Meta // what Finish gives them
+	skipped map[string]bool // of Preflight
+
+	// live guards the temporary names. Whoever creates one or gives a file its final name holds it for
+	// reading, so that after Abort there is none and none will come.
+	live    sync.RWMutex
+	aborted atomic.Bool
+	tempsMu sync.Mutex
+	temps   map[string]*cached[string]
+}
+
+// NewExtractor opens dest, and makes it when it is missing.
+func NewExtractor(dest string, opt ExtractOptions) (*Extractor, error) {
+	if err := opt.validate(); err != nil {
+		return nil, err
+	}
+	x := &Extractor{
+		opt: opt, host: dest,
+		made: make(map[string]bool), final: make(map[string]Meta), skipped: make(map[string]bool),
+		temps: make(map[string]*cached[string]),
+	}
+	if _, err := os.Stat(dest); errors.Is(err, fs.ErrNotExist) {
+		if err := os.MkdirAll(dest, 0o777); err != nil {
+			return nil, err
+		}
+		x.new = true
+	}
+	x.dirs = newDirCache(x.openDir)
+	var err error
+	if x.top, err = x.dirs.acquire(""); err != nil {
+		return nil, err
+	}
+	x.anon = x.canLink()
+	if !x.anon && !x.new {
+		removeStale(x.top.dir)
+	}
+	return x, nil
+}
+
+// canLink tries out whether a file without a name can get one here. That needs a file system and a
+// system that go along, and no way of asking tells both.
+func (x *Extractor) canLink() bool {
+	f, err := x.top.createAnon(0o600)
+	if err != nil {
+		return false
+	}
+	defer f.close()
+	name := tempName()
+	return x.top.link(f, name) == nil && x.top.remove(name) == nil
+}
+
+// hostOf returns the host path of a stored path, for messages.
+func (x *Extractor) hostOf(path string) string {
+	if path == "" {
+		return x.host
+	}
+	return joinHost(filepath.ToSlash(x.host), path)
+}
+
+func (x *Extractor) fail(op, path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &fs.PathError{Op: op, Path: x.hostOf(path), Err: unwrapPath(err)}
+}
+
+// unwrapPath drops the path that os.Root put into an error, which is relative to it.
+func unwrapPath(err error) error {
+	switch e := err.(type) {
+	case *fs.PathError:
+		return e.Err
+	case *os.LinkError:
+		return e.Err
+	}
+	return err
+}
+
+func splitPath(p string) (parent, base string) {
+	i := strings.LastIndexByte(p, '/')
+	return p[:max(i, 0)], p[i+1:]
+}
+
+// openDir opens a directory of the destination, and makes it when it is missing.
+func (x *Extractor) openDir(path string) (*dir, error) {
+	if path == "" {
+		d, err := openTop(x.host)
+		return d, x.fail("open", path, err)
+	}
+	parent, base := splitPath(path)
+	if err := checkHostName(base, runtime.GOOS == "windows"); err != nil {
+		return nil, x.fail("open", path, err)
+	}
+	up, err := x.dirs.acquire(parent)
+	if err != nil {
+		return nil, err
+	}
+	defer x.dirs.release(up)
+	d, err := up.sub(base, false)
+	if errors.Is(err, fs.ErrNotExist) {
+		// No entry told of it, so it is made the way the user's own would be.
+		if err = up.mkdir(base, 0o777); err == nil {
+			x.mu.Lock()
+			x.made[path] = true
+			x.mu.Unlock()
+		}
+		if err == nil || errors.Is(err, fs.ErrExist) {
+			d, err = up.sub(base, false)
+		}
+	}
+	if err != nil {
+		if m, lerr := up.lookup(base, false); lerr == nil && m.Kind != KindDir {
+			err = fmt.Errorf("a %s stands where a directory is needed", m.Kind)
+		}
+		return nil, x.fail("open", path, err)
+	}
+	if !x.anon {
+		x.mu.Lock()
+		made := x.made[path]
+		x.mu.Unlock()
+		if !made {
+			removeStale(d)
+		}
+	}
+	return d, nil
+}
+
+// place returns the open directory in which path belongs, and its name there.
+func (x *Extractor) place(path pathsafe.Path) (*cached[string], string, error) {
+	if path.IsZero() {
+		return nil, "", errors.New("an entry without a path cannot be extracted")
+	}
+	if x.aborted.Load() {
+		return nil, "", x.fail("create", path.String(), ErrAborted)
+	}
+	if x.finished.Load() {
+		return nil, "", x.fail("create", path.String(), fs.ErrClosed)
+	}
+	parent, base := splitPath(path.String())
+	if err := checkHostName(base, runtime.GOOS == "windows"); err != nil {
+		return nil, "", x.fail("create", path.String(), err)
+	}
+	d, err := x.dirs.acquire(parent)
+	return d, base, err
+}
+
+// restored is what of m is to be restored.
+func (x *Extractor) restored(m Meta) Meta {
+	m.Mode &= modeAll
+	if !x.opt.KeepSetid {
+		m.Mode &= modePerm
+	}
+	return m
+}
+
+// Mkdir makes a directory, or uses the one that is there. Its mode and time are set by Finish; those of
+// one that was there before only with Overwrite.
+func (x *Extractor) Mkdir(path pathsafe.Path, m Meta) error {
+	up, base, err := x.place(path)
+	if err != nil {
+		return err
+	}
+	defer x.dirs.release(up)
+	p := path.String()
+	m = x.restored(m)
+	perm := uint32(0o700) // nobody looks in before the final mode says who may
+	if x.opt.NoPermissions {
+		perm = 0o777
+	}
+	x.live.RLock()
+	if err = ErrAborted; !x.aborted.Load() {
+		err = up.mkdir(base, perm)
+	}
+	x.live.RUnlock()
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return x.fail("make", p, err)
+	}
+	if err != nil {
+		there, lerr := up.lookup(base, false)
+		if lerr != nil {
+			return x.fail("make", p, lerr)
+		}
+		if there.Kind != KindDir {
+			return x.fail("make", p, fmt.Errorf("%w: a %s stands where a directory is needed", fs.ErrExist, there.Kind))
+		}
+		x.mu.Lock()
+		made := x.made[p]
+		x.mu.Unlock()
+		if !made && !x.opt.Overwrite {
+			return nil
+		}
+		if there.Mode&0o700 != 0o700 && !x.opt.NoPermissions {
+			if err := x.unlock(p, there); err != nil {
+				return err
+			}
+		}
+	}
+	x.mu.Lock()
+	x.made[p] = true
+	x.final[p] = m
+	x.mu.Unlock()
+	return nil
+}
+
+// unlock lets the owner write into a directory whose mode Finish is going to set anyway.
+func (x *Extractor) unlock(path string, there Meta) error {
+	d, err := x.dirs.acquire(path)
+	if err != nil {
+		return err
+	}
+	defer x.dirs.release(d)
+	there.Mode |= 0o700
+	return x.fail("unlock", path, d.finish(&there, false, true))
+}
+
+// Symlink makes a link to m.Target, which is not looked at.
+func (x *Extractor) Symlink(path pathsafe.Path, m Meta) error {
+	d, base, err := x.place(path)
+	if err != nil {
+		return err
+	}
+	defer x.dirs.release(d)
+	x.live.RLock()
+	defer x.live.RUnlock()
+	if x.aborted.Load() {
+		return x.fail("link", path.String(), ErrAborted)
+	}
+	err = d.symlink(m.Target, base, &m, x.opt.NoTimes)
+	if errors.Is(err, fs.ErrExist) && x.opt.Overwrite {
+		temp := tempName()
+		if err = d.symlink(m.Target, temp, &m, x.opt.NoTimes); err == nil {
+			if err = d.move(temp, base, true); err != nil {
+				_ = d.remove(temp)
+			}
+		}
+	}
+	return x.fail("link", path.String(), err)
+}
+
+// Finish gives the directories their modes and times, those that lie deepest first, and closes all. It
+// does all it can and returns the first errors.
+func (x *Extractor) Finish() error {
+	if x.aborted.Load() {
+		return ErrAborted
+	}
+	if x.finished.Swap(true) {
+		return fs.ErrClosed
+	}
+	err := x.finishDirs()
+	x.close()
+	return err
+}
+
+func (x *Extractor) finishDirs() error {
+	x.mu.Lock()
+	final := x.final
+	x.final = make(map[string]Meta)
+	x.mu.Unlock()
+	// A path begins with those of the directories above it, so that it stands before them in descending
+	// order.
+	var errs []error
+	for _, p := range slices.Backward(slices.Sorted(maps.Keys(final))) {
+		m := final[p]
+		d, err := x.dirs.acquire(p)
+		if err == nil {
+			err = x.fail("restore", p, d.finish(&m, x.opt.NoPermissions, x.opt.NoTimes))
+			x.dirs.release(d)
+		}
+		if err != nil && len(errs) < 8 {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Abort removes every temporary name and makes all later calls fail with ErrAborted. It may be called
+// while other goroutines write; what they have completed stays, and directories get the modes they
+// were to have, because a later run will take them for the user's own.
+func (x *Extractor) Abort() {
+	x.live.Lock()
+	x.aborted.Store(true)
+	x.tempsMu.Lock()
+	for name, d := range x.temps {
+		_ = d.remove(name)
+	}
+	clear(x.temps)
+	x.tempsMu.Unlock()
+	x.live.Unlock()
+	_ = x.finishDirs()
+	x.close()
+}
+
+func (x *Extractor) close() {
+	x.mu.Lock()
+	top := x.top
+	x.top = nil
+	x.mu.Unlock()
+	if top != nil {
+		x.dirs.release(top)
+		x.dirs.close()
+	}
+}
+
+// checkHostName refuses names that the host would take for something else than one name.
+func checkHostName(name string, windows bool) error {
+	if !windows {
+		return nil
+	}
+	if i := strings.IndexFunc(name, func(r rune) bool { return r < ' ' || strings.ContainsRune(`<>:"/\|?*`, r) }); i >= 0 {
+		return fmt.Errorf("the name has %q, which this system does not allow in names", name[i])
+	}
+	if strings.HasSuffix(name, ".") || strings.HasSuffix(name, " ") {
+		return errors.New("the name ends in a dot or a blank, which this system drops")
+	}
+	if !filepath.IsLocal(name) {
+		return errors.New("the name is reserved by this system")
+	}
+	return nil
+}

@@ -1,0 +1,245 @@
+//go:build !linux || hostfs_portable
+
+package hostfs
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+)
+
+var errNotFile = errors.New("not a regular file")
+
+// dir is an open directory; every name is looked up in it. os.Root follows links that stay inside of it,
+// so each lookup here is first made without following and compared afterwards.
+type dir struct {
+	root *os.Root
+	host string
+}
+
+// openTop opens a directory by a path of the user's, links and all.
+func openTop(path string) (*dir, error) {
+	r, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, err
+	}
+	return &dir{r, path}, nil
+}
+
+// sub opens the directory name. Unless follow is set a link is refused.
+func (d *dir) sub(name string, follow bool) (*dir, error) {
+	host := filepath.Join(d.host, name)
+	if follow {
+		// The link may lead anywhere; the user asked for that.
+		return openTop(host)
+	}
+	before, err := d.root.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !before.IsDir() {
+		return nil, errNotDir
+	}
+	r, err := d.root.OpenRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	after, err := r.Stat(".")
+	if err == nil && !os.SameFile(before, after) {
+		err = errNotDir
+	}
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	return &dir{r, host}, nil
+}
+
+func (d *dir) close() error { return d.root.Close() }
+
+// names lists the directory in no order.
+func (d *dir) names() ([]string, error) {
+	f, err := d.root.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.Readdirnames(-1)
+}
+
+func (d *dir) meta() (Meta, error) { return metaFrom(d.root.Stat(".")) }
+
+// lookup describes what name is, or what it leads to.
+func (d *dir) lookup(name string, follow bool) (Meta, error) {
+	if follow {
+		return metaFrom(os.Stat(filepath.Join(d.host, name)))
+	}
+	return metaFrom(d.root.Lstat(name))
+}
+
+func metaFrom(fi fs.FileInfo, err error) (Meta, error) {
+	if err != nil {
+		return Meta{}, err
+	}
+	return metaOf(fi), nil
+}
+
+func (d *dir) readlink(name string) (string, error) { return d.root.Readlink(name) }
+
+// hfile is an open regular file.
+type hfile struct{ f *os.File }
+
+// open opens name for reading if it is a regular file. The caller checks that it is the right one.
+func (d *dir) open(name string, follow bool) (*hfile, error) {
+	var before fs.FileInfo
+	var err error
+	if follow {
+		before, err = os.Stat(filepath.Join(d.host, name))
+	} else {
+		before, err = d.root.Lstat(name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !before.Mode().IsRegular() {
+		return nil, errNotFile
+	}
+	var f *os.File
+	if follow {
+		f, err = os.OpenFile(filepath.Join(d.host, name), os.O_RDONLY|openNoWait, 0)
+	} else {
+		f, err = d.root.OpenFile(name, os.O_RDONLY|openNoWait, 0)
+	}
+	if err != nil {
+		return nil, err
+	}
+	after, err := f.Stat()
+	if err == nil && !os.SameFile(before, after) {
+		err = errNotFile
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return &hfile{f}, nil
+}
+
+// close closes the file, if complete has not done so.
+func (f *hfile) close() error {
+	err := f.f.Close()
+	if errors.Is(err, fs.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+func (f *hfile) meta() (Meta, error) { return metaFrom(f.f.Stat()) }
+
+// read fills p unless the file ends; 0 bytes and io.EOF are its end.
+func (f *hfile) read(p []byte) (int, error) {
+	n, err := io.ReadFull(f.f, p)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = nil
+	}
+	return n, err
+}
+
+func (f *hfile) writeAt(p []byte, off int64) error {
+	_, err := f.f.WriteAt(p, off)
+	return err
+}
+
+// complete gives a file that is written its mode (unless keepMode) and its time (unless keepTime). It closes
+// the file first, because closing it may set the time on some systems.
+func (d *dir) complete(f *hfile, name string, m *Meta, keepMode, keepTime bool) error {
+	if err := f.close(); err != nil {
+		return err
+	}
+	if !keepTime {
+		if err := d.root.Chtimes(name, time.Time{}, m.Mtime()); err != nil {
+			return err
+		}
+	}
+	if !keepMode {
+		return d.root.Chmod(name, fileMode(m.Mode))
+	}
+	return nil
+}
+
+// finish gives the directory its mode and time.
+func (d *dir) finish(m *Meta, keepMode, keepTime bool) error {
+	if !keepTime {
+		if err := d.root.Chtimes(".", time.Time{}, m.Mtime()); err != nil {
+			return err
+		}
+	}
+	if !keepMode && runtime.GOOS != "windows" {
+		return d.root.Chmod(".", fileMode(m.Mode))
+	}
+	return nil
+}
+
+func (d *dir) mkdir(name string, perm uint32) error { return d.root.Mkdir(name, fileMode(perm)) }
+func (d *dir) remove(name string) error             { return d.root.Remove(name) }
+
+// symlink makes a link. Its own time cannot be set here.
+func (d *dir) symlink(target, name string, _ *Meta, _ bool) error {
+	return d.root.Symlink(target, name)
+}
+
+// move renames from to to within the directory. Without replace an existing name is fs.ErrExist.
+func (d *dir) move(from, to string, replace bool) error {
+	if replace {
+		return d.root.Rename(from, to)
+	}
+	// A second name for the file cannot replace anything.
+	if err := d.root.Link(from, to); err == nil {
+		return d.remove(from)
+	} else if errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return moveByClaim(d, from, to)
+}
+
+// claim creates name, which must not exist, as an empty file.
+func (d *dir) claim(name string) error {
+	f, err := d.createNamed(name, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.close()
+}
+
+// createNamed creates the file name, which must not exist.
+func (d *dir) createNamed(name string, perm uint32) (*hfile, error) {
+	f, err := d.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode(perm))
+	if err != nil {
+		return nil, err
+	}
+	return &hfile{f}, nil
+}
+
+// createAnon always returns errNoAnon.
+func (d *dir) createAnon(uint32) (*hfile, error) { return nil, errNoAnon }
+
+// link is never reached, because there are no anonymous files.
+func (d *dir) link(*hfile, string) error { return errNoAnon }
+
+// fileMode is the standard library's form of mode bits.
+func fileMode(mode uint32) fs.FileMode {
+	m := fs.FileMode(mode & modePerm)
+	if mode&modeSetuid != 0 {
+		m |= fs.ModeSetuid
+	}
+	if mode&modeSetgid != 0 {
+		m |= fs.ModeSetgid
+	}
+	if mode&modeSticky != 0 {
+		m |= fs.ModeSticky
+	}
+	return m
+}

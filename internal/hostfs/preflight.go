@@ -1,0 +1,145 @@
+package hostfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"strings"
+
+	"lockbox/internal/pathsafe"
+)
+
+// PreflightItem is one entry that is going to be extracted.
+type PreflightItem struct {
+	Path pathsafe.Path
+	Kind Kind
+}
+
+// Preflight looks for what the items would meet in the destination, before anything is written. With
+// SkipExisting it notes existing files, for Skipped. It fails with fs.ErrExist, naming the first few,
+// when something stands in the way: an existing file or link that may be neither replaced nor skipped, a
+// directory in the place of a file, anything else in the place of a directory. Items in ascending
+// order are looked up fastest.
+func (x *Extractor) Preflight(items iter.Seq[PreflightItem]) error {
+	if x.new {
+		return nil
+	}
+	p := preflight{x: x}
+	p.dirs = newDirCache(p.openDir)
+	defer p.dirs.close()
+	for it := range items {
+		if it.Path.IsZero() || !p.absent.IsZero() && it.Path.IsUnder(p.absent) {
+			continue
+		}
+		if err := p.look(it); err != nil {
+			return err
+		}
+	}
+	if p.count == 0 {
+		return nil
+	}
+	list := strings.Join(p.first, "; ")
+	if n := p.count - len(p.first); n > 0 {
+		list += fmt.Sprintf("; and %d more", n)
+	}
+	return fmt.Errorf("%w: %s", fs.ErrExist, list)
+}
+
+// Skipped reports whether Preflight found path to exist already, with SkipExisting.
+func (x *Extractor) Skipped(path pathsafe.Path) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.skipped[path.String()]
+}
+
+type preflight struct {
+	x      *Extractor
+	dirs   *dirCache[string] // unlike the Extractor's it makes nothing
+	absent pathsafe.Path     // a directory that is not there
+	first  []string
+	count  int
+}
+
+// blockedError says that something in the destination stands where a directory is needed.
+type blockedError struct {
+	path string
+	kind Kind
+}
+
+func (e *blockedError) Error() string {
+	return fmt.Sprintf("%s is a %s where a directory is needed", e.path, e.kind)
+}
+
+func (p *preflight) openDir(path string) (*dir, error) {
+	if path == "" {
+		// A handle of its own: the cache closes it. What is found through it is looked at, not written.
+		return openTop(p.x.host)
+	}
+	parent, base := splitPath(path)
+	up, err := p.dirs.acquire(parent)
+	if err != nil {
+		return nil, err
+	}
+	defer p.dirs.release(up)
+	d, err := up.sub(base, false)
+	if err != nil {
+		if m, lerr := up.lookup(base, false); lerr == nil && m.Kind != KindDir {
+			return nil, &blockedError{p.x.hostOf(path), m.Kind}
+		}
+		return nil, p.x.fail("open", path, err)
+	}
+	return d, nil
+}
+
+func (p *preflight) look(it PreflightItem) error {
+	path := it.Path.String()
+	parent, base := splitPath(path)
+	d, err := p.dirs.acquire(parent)
+	var blocked *blockedError
+	switch {
+	case errors.As(err, &blocked):
+		p.found(blocked.Error())
+		p.absent = it.Path.Parent() // one message for all that lies in it
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		p.absent = it.Path.Parent()
+		return nil
+	case err != nil:
+		return err
+	}
+	defer p.dirs.release(d)
+	m, err := d.lookup(base, false)
+	if errors.Is(err, fs.ErrNotExist) {
+		if it.Kind == KindDir {
+			p.absent = it.Path
+		}
+		return nil
+	}
+	if err != nil {
+		return p.x.fail("stat", path, err)
+	}
+	host := p.x.hostOf(path)
+	switch {
+	case it.Kind == KindDir && m.Kind == KindDir:
+	case it.Kind == KindDir:
+		p.found((&blockedError{host, m.Kind}).Error())
+		p.absent = it.Path
+	case p.x.opt.SkipExisting:
+		p.x.mu.Lock()
+		p.x.skipped[path] = true
+		p.x.mu.Unlock()
+	case m.Kind == KindDir:
+		p.found(fmt.Sprintf("%s is a directory where a %s is to be", host, it.Kind))
+	case !p.x.opt.Overwrite:
+		p.found(host)
+	}
+	return nil
+}
+
+func (p *preflight) found(what string) {
+	p.count++
+	if len(p.first) < 5 {
+		p.first = append(p.first, what)
+	}
+}

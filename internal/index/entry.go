@@ -1,0 +1,407 @@
+package index
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+
+	"lockbox/internal/format"
+	"lockbox/internal/pathsafe"
+)
+
+// Entry record, the value of the tree entries: kind (1), then fields in ascending order of tags: tag (1),
+// length (uvarint), payload. A field that would say no more than its absence is not written.
+const (
+	tagMode      = 1  // uvarint
+	tagMtime     = 2  // varint seconds, uvarint nanoseconds
+	tagSize      = 3  // uvarint
+	tagContent   = 4  // uvarint
+	tagTarget    = 5  // bytes
+	tagOwner     = 6  // uvarint uid, uvarint gid
+	tagUser      = 7  // bytes
+	tagGroup     = 8  // bytes
+	tagLinkGroup = 9  // uvarint
+	tagDevice    = 10 // uvarint major, uvarint minor
+	tagSparse    = 11 // pairs of uvarints: data, hole
+	tagXattrs    = 12 // for each: uvarint length and name, uvarint length and value
+	tagXattrsIn  = 13 // uvarint: a content that holds them instead
+	tagBirth     = 14 // as mtime
+	tagWindows   = 15 // uvarint
+	tagBSD       = 16 // uvarint
+
+	firstUnknown = tagBSD + 1
+)
+
+const (
+	maxMode   = 0o7777
+	maxNsec   = 1_000_000_000 - 1
+	maxXattrs = 32 << 10 // bytes of xattrs in a record; more go into a content
+)
+
+// Kind is what an entry is.
+type Kind uint8
+
+const (
+	File Kind = 1 + iota
+	Dir
+	Symlink
+	FIFO
+	CharDevice
+	BlockDevice
+	Socket // known, never written
+)
+
+func (k Kind) String() string {
+	switch k {
+	case File:
+		return "file"
+	case Dir:
+		return "dir"
+	case Symlink:
+		return "symlink"
+	case FIFO:
+		return "fifo"
+	case CharDevice:
+		return "char"
+	case BlockDevice:
+		return "block"
+	case Socket:
+		return "socket"
+	}
+	return fmt.Sprintf("kind %d", uint8(k))
+}
+
+// Entry is what the archive knows of one path. Fields whose zero value could be a real one have a Has
+// field beside them. Size is what reading a file gives, holes included. Content is the number of the
+// content with the file's data, 0 when it has none. Target is a symbolic link's. LinkGroup is 0 for an
+// entry without other names. Sparse and Xattrs are nil when there are none. Unknown holds the fields,
+// as stored, that this version has no name for.
+type Entry struct {
+	Path          pathsafe.Path
+	Kind          Kind
+	Mode          uint32
+	HasMtime      bool
+	MtimeNsec     uint32
+	MtimeSec      int64
+	Size          int64
+	Content       uint64
+	Target        string
+	HasOwner      bool
+	HasDevice     bool
+	HasBirth      bool
+	HasWinAttrs   bool
+	HasBSDFlags   bool
+	BirthNsec     uint32
+	UID, GID      uint64
+	User, Group   string
+	LinkGroup     uint64
+	Major, Minor  uint64
+	Sparse        []SparseRun
+	Xattrs        []Xattr
+	XattrsContent uint64
+	BirthSec      int64
+	WinAttrs      uint64
+	BSDFlags      uint64
+	Unknown       []byte
+}
+
+// SparseRun is a stretch of data and the hole after it. Only the first of a file may have no data, only
+// the last no hole.
+type SparseRun struct{ Data, Hole int64 }
+
+// Xattr is one extended attribute.
+type Xattr struct {
+	Name  string
+	Value []byte
+}
+
+// DataSize is the size of the entry's content: its size without the holes.
+func (e *Entry) DataSize() int64 {
+	n := e.Size
+	for _, r := range e.Sparse {
+		n -= r.Hole
+	}
+	return n
+}
+
+// Check reports what an entry must not be. AppendEntry writes whatever it is given, DecodeEntry refuses
+// what Check refuses, so a writer calls Check first.
+func (e *Entry) Check() error {
+	if bad := e.problem(); bad != "" {
+		return e.corrupt(bad)
+	}
+	return nil
+}
+
+func (e *Entry) corrupt(detail string) error {
+	return &format.Error{Kind: format.ErrCorrupt, Record: "entry record", Offset: -1, Entry: e.Path.String(), Detail: detail}
+}
+
+func (e *Entry) problem() string {
+	switch {
+	case e.Kind < File || e.Kind > Socket:
+		return e.Kind.String() + " is unknown"
+	case e.Mode > maxMode:
+		return "mode out of range"
+	case e.MtimeNsec > maxNsec || e.BirthNsec > maxNsec:
+		return "nanoseconds out of range"
+	case e.Size < 0 || e.Size > format.MaxFileSize:
+		return "size out of range"
+	case e.Content > maxNumber || e.XattrsContent > maxNumber:
+		return "content number out of range"
+	case e.Kind != File && (e.Size != 0 || e.Content != 0 || e.Sparse != nil):
+		return "size, content or sparse map of what is not a file"
+	case (e.Kind == Symlink) != (e.Target != ""):
+		return "a symbolic link has a target, nothing else has"
+	case len(e.Target) > format.MaxTarget || strings.IndexByte(e.Target, 0) >= 0:
+		return "link target too long or with a zero byte"
+	case e.Kind == Dir && e.LinkGroup != 0:
+		return "link group of a directory"
+	case e.HasDevice && e.Kind != CharDevice && e.Kind != BlockDevice:
+		return "device numbers of what is not a device"
+	case e.XattrsContent != 0 && e.Xattrs != nil:
+		return "xattrs both in the record and in a content"
+	}
+	if bad := e.sparseProblem(); bad != "" {
+		return bad
+	}
+	if (e.Content != 0) != (e.DataSize() > 0) {
+		return "a file has a content exactly when it has data"
+	}
+	return e.xattrsProblem()
+}
+
+func (e *Entry) sparseProblem() string {
+	if e.Sparse == nil {
+		return ""
+	}
+	left := e.Size
+	for i, r := range e.Sparse {
+		if r.Data < 0 || r.Hole < 0 || r.Data > left || r.Hole > left-r.Data {
+			return "the sparse map goes beyond the size"
+		}
+		if r.Data == 0 && i > 0 || r.Hole == 0 && (i == 0 || i < len(e.Sparse)-1) {
+			return "the sparse map has an empty stretch"
+		}
+		left -= r.Data + r.Hole
+	}
+	if left != 0 || len(e.Sparse) == 0 {
+		return "the sparse map does not add up to the size"
+	}
+	return ""
+}
+
+func (e *Entry) xattrsProblem() string {
+	size := 0
+	for i, x := range e.Xattrs {
+		if x.Name == "" || strings.IndexByte(x.Name, 0) >= 0 || i > 0 && x.Name <= e.Xattrs[i-1].Name {
+			return "names of xattrs are not in order"
+		}
+		size += uvarintLen(len(x.Name)) + len(x.Name) + uvarintLen(len(x.Value)) + len(x.Value)
+	}
+	if size > maxXattrs || e.Xattrs != nil && size == 0 {
+		return "size of xattrs out of range"
+	}
+	return ""
+}
+
+// AppendEntry writes the record to b: all but the path, which is the key.
+func AppendEntry(b []byte, e *Entry) []byte {
+	w := entryWriter{b: append(b, byte(e.Kind)), unknown: e.Unknown}
+	w.number(tagMode, uint64(e.Mode))
+	w.time(tagMtime, e.HasMtime, e.MtimeSec, e.MtimeNsec)
+	w.number(tagSize, uint64(e.Size))
+	w.number(tagContent, e.Content)
+	w.text(tagTarget, e.Target)
+	w.pair(tagOwner, e.HasOwner, e.UID, e.GID)
+	w.text(tagUser, e.User)
+	w.text(tagGroup, e.Group)
+	w.number(tagLinkGroup, e.LinkGroup)
+	w.pair(tagDevice, e.HasDevice, e.Major, e.Minor)
+	w.sparse(e.Sparse)
+	w.xattrs(e.Xattrs)
+	w.number(tagXattrsIn, e.XattrsContent)
+	w.time(tagBirth, e.HasBirth, e.BirthSec, e.BirthNsec)
+	w.flags(tagWindows, e.HasWinAttrs, e.WinAttrs)
+	w.flags(tagBSD, e.HasBSDFlags, e.BSDFlags)
+	return append(w.b, w.unknown...)
+}
+
+// entryWriter writes fields and, between them, the unknown ones whose tags come first.
+type entryWriter struct{ b, unknown []byte }
+
+func (w *entryWriter) head(tag byte, n int) {
+	for len(w.unknown) > 0 && w.unknown[0] < tag {
+		n, pos, ok := uvarint(w.unknown, 1)
+		if !ok || n > uint64(len(w.unknown)-pos) {
+			break
+		}
+		end := pos + int(n)
+		w.b, w.unknown = append(w.b, w.unknown[:end]...), w.unknown[end:]
+	}
+	w.b = binary.AppendUvarint(append(w.b, tag), uint64(n))
+}
+
+func (w *entryWriter) number(tag byte, v uint64) { w.flags(tag, v != 0, v) }
+
+func (w *entryWriter) flags(tag byte, has bool, v uint64) {
+	if has {
+		w.head(tag, uvarintLen64(v))
+		w.b = binary.AppendUvarint(w.b, v)
+	}
+}
+
+func (w *entryWriter) pair(tag byte, has bool, v, u uint64) {
+	if has {
+		w.head(tag, uvarintLen64(v)+uvarintLen64(u))
+		w.b = binary.AppendUvarint(binary.AppendUvarint(w.b, v), u)
+	}
+}
+
+func (w *entryWriter) time(tag byte, has bool, sec int64, nsec uint32) {
+	w.pair(tag, has, uint64(sec)<<1^uint64(sec>>63), uint64(nsec))
+}
+
+func (w *entryWriter) text(tag byte, s string) {
+	if s != "" {
+		w.head(tag, len(s))
+		w.b = append(w.b, s...)
+	}
+}
+
+func (w *entryWriter) sparse(runs []SparseRun) {
+	if runs == nil {
+		return
+	}
+	n := 0
+	for _, r := range runs {
+		n += uvarintLen64(uint64(r.Data)) + uvarintLen64(uint64(r.Hole))
+	}
+	w.head(tagSparse, n)
+	for _, r := range runs {
+		w.b = binary.AppendUvarint(binary.AppendUvarint(w.b, uint64(r.Data)), uint64(r.Hole))
+	}
+}
+
+func (w *entryWriter) xattrs(xs []Xattr) {
+	if xs == nil {
+		return
+	}
+	n := 0
+	for _, x := range xs {
+		n += uvarintLen(len(x.Name)) + len(x.Name) + uvarintLen(len(x.Value)) + len(x.Value)
+	}
+	w.head(tagXattrs, n)
+	for _, x := range xs {
+		w.b = append(binary.AppendUvarint(w.b, uint64(len(x.Name))), x.Name...)
+		w.b = append(binary.AppendUvarint(w.b, uint64(len(x.Value))), x.Value...)
+	}
+}
+
+// EntryKind reads the kind alone.
+func EntryKind(value []byte) (Kind, error) {
+	if len(value) == 0 || Kind(value[0]) < File || Kind(value[0]) > Socket {
+		return 0, format.Corrupt("entry record", -1, "no kind that is known")
+	}
+	return Kind(value[0]), nil
+}
+
+// DecodeEntry reads a record from its key and value. The result does not alias them.
+func DecodeEntry(key, value []byte) (Entry, error) {
+	path, err := pathsafe.FromKey(key)
+	if err != nil {
+		return Entry{}, &format.Error{Kind: format.ErrCorrupt, Record: "entry record", Offset: -1, Detail: err.Error()}
+	}
+	e := Entry{Path: path}
+	c := format.NewCursor(value, "entry record", -1)
+	e.Kind = Kind(c.U8())
+	last := -1
+	for c.Len() > 0 {
+		before := c.Len()
+		tag := c.U8()
+		payload := c.Bytes(int(c.Uvarint(uint64(len(value)))))
+		if c.Err() != nil {
+			break
+		}
+		if int(tag) <= last {
+			return Entry{}, e.corrupt(fmt.Sprintf("field %d after field %d", tag, last))
+		}
+		last = int(tag)
+		if tag == 0 || tag >= firstUnknown {
+			at := len(value) - before
+			e.Unknown = append(e.Unknown, value[at:at+before-c.Len()]...)
+			continue
+		}
+		if len(payload) == 0 {
+			return Entry{}, e.corrupt(fmt.Sprintf("field %d is empty", tag))
+		}
+		f := format.NewCursor(payload, "entry record", -1)
+		e.field(tag, f)
+		if err := f.Done(); err != nil {
+			return Entry{}, e.corrupt(fmt.Sprintf("field %d: %v", tag, err.(*format.Error).Detail))
+		}
+	}
+	if err := c.Err(); err != nil {
+		return Entry{}, e.corrupt(err.(*format.Error).Detail)
+	}
+	if bad := e.problem(); bad != "" {
+		return Entry{}, e.corrupt(bad)
+	}
+	return e, nil
+}
+
+// field reads the payload of a known tag.
+func (e *Entry) field(tag byte, c *format.Cursor) {
+	const any = ^uint64(0)
+	switch tag {
+	case tagMode:
+		e.Mode = uint32(nonzero(c, maxMode))
+	case tagMtime:
+		e.HasMtime, e.MtimeSec, e.MtimeNsec = true, c.Varint(), uint32(c.Uvarint(maxNsec))
+	case tagSize:
+		e.Size = int64(nonzero(c, uint64(format.MaxFileSize)))
+	case tagContent:
+		e.Content = nonzero(c, maxNumber)
+	case tagTarget:
+		e.Target = string(c.Bytes(c.Len()))
+	case tagOwner:
+		e.HasOwner, e.UID, e.GID = true, c.Uvarint(any), c.Uvarint(any)
+	case tagUser:
+		e.User = string(c.Bytes(c.Len()))
+	case tagGroup:
+		e.Group = string(c.Bytes(c.Len()))
+	case tagLinkGroup:
+		e.LinkGroup = nonzero(c, any)
+	case tagDevice:
+		e.HasDevice, e.Major, e.Minor = true, c.Uvarint(any), c.Uvarint(any)
+	case tagSparse:
+		e.Sparse = make([]SparseRun, 0, min(c.Len()/2, 64))
+		for c.Len() > 0 {
+			data, hole := c.Uvarint(uint64(format.MaxFileSize)), c.Uvarint(uint64(format.MaxFileSize))
+			e.Sparse = append(e.Sparse, SparseRun{int64(data), int64(hole)})
+		}
+	case tagXattrs:
+		for c.Len() > 0 {
+			name := string(c.Bytes(int(c.Uvarint(maxXattrs))))
+			value := append([]byte(nil), c.Bytes(int(c.Uvarint(maxXattrs)))...)
+			e.Xattrs = append(e.Xattrs, Xattr{name, value})
+		}
+	case tagXattrsIn:
+		e.XattrsContent = nonzero(c, maxNumber)
+	case tagBirth:
+		e.HasBirth, e.BirthSec, e.BirthNsec = true, c.Varint(), uint32(c.Uvarint(maxNsec))
+	case tagWindows:
+		e.HasWinAttrs, e.WinAttrs = true, c.Uvarint(any)
+	case tagBSD:
+		e.HasBSDFlags, e.BSDFlags = true, c.Uvarint(any)
+	}
+}
+
+// nonzero reads a number whose 0 is said by leaving the field out.
+func nonzero(c *format.Cursor, max uint64) uint64 {
+	v := c.Uvarint(max)
+	if v == 0 {
+		c.Fail("zero, which is said by leaving the field out")
+	}
+	return v
+}

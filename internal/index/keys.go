@@ -1,0 +1,50 @@
+package index
+
+import (
+	"encoding/binary"
+
+	"lockbox/internal/format"
+)
+
+// Keys of the trees contents, frames and free are a number, 8 bytes big-endian, so that the order of
+// keys is the order of numbers. A key of the tree digests is a digest prefix (8) and a content number.
+
+// AppendNumKey appends the key of a number to b.
+func AppendNumKey(b []byte, n uint64) []byte { return binary.BigEndian.AppendUint64(b, n) }
+
+// NumKey is the key of a number.
+func NumKey(n uint64) []byte { return AppendNumKey(make([]byte, 0, 8), n) }
+
+// DecodeNumKey is the inverse of NumKey.
+func DecodeNumKey(key []byte) (uint64, error) {
+	if len(key) != 8 {
+		return 0, format.Corrupt("key", -1, "%d bytes instead of 8", len(key))
+	}
+	return binary.BigEndian.Uint64(key), nil
+}
+
+// AppendDigestKey appends the key of a content in the tree digests to b.
+func AppendDigestKey(b []byte, prefix [8]byte, content uint64) []byte {
+	return binary.BigEndian.AppendUint64(append(b, prefix[:]...), content)
+}
+
+// DigestKey is the key of a content in the tree digests. With content 0 it lies before all contents
+// that have the prefix.
+func DigestKey(prefix [8]byte, content uint64) []byte {
+	return AppendDigestKey(make([]byte, 0, 16), prefix, content)
+}
+
+// DecodeDigestKey is the inverse of DigestKey.
+func DecodeDigestKey(key []byte) (prefix [8]byte, content uint64, err error) {
+	if len(key) != 16 {
+		return prefix, 0, format.Corrupt("digest key", -1, "%d bytes instead of 16", len(key))
+	}
+	copy(prefix[:], key)
+	if content = binary.BigEndian.Uint64(key[8:]); content == 0 || content > maxNumber {
+		return prefix, 0, format.Corrupt("digest key", -1, "content number %d", content)
+	}
+	return prefix, content, nil
+}
+
+// maxNumber bounds content and frame numbers, so that differences between them fit in an int64.
+const maxNumber = 1<<63 - 1

@@ -1,0 +1,282 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+
+	"github.com/zeebo/blake3"
+	"github.com/zeebo/xxh3"
+
+	"lockbox/internal/format"
+)
+
+const (
+	magic        = "\x89LBX\r\n\x1a\n"
+	superSize    = 512
+	superSummed  = 480 // bytes under the checksum; equal in all copies
+	rootContext  = "lockbox 2026-11-30 root v1"
+	digestBLAKE3 = 1
+	tagXXH3      = 1
+	copies       = 4
+)
+
+// Features that this program knows; any other bit in the first two sets makes it refuse.
+const (
+	knownToRead  uint64 = 0
+	knownToWrite uint64 = 0
+)
+
+// Super is a superblock: everything that all copies of it share.
+type Super struct {
+	Suite      format.Suite
+	Sector     int64
+	Archive    format.ID
+	MustKnow   uint64 // features a reader must know
+	WriteKnow  uint64 // features a writer must know
+	MayIgnore  uint64
+	Generation uint64
+	Attempt    format.ID
+	End        int64 // logical end
+	CommitOff  int64
+	CommitLen  uint32
+	KeyDirOff  int64
+	KeyDirLen  uint32
+	CommitHash format.Digest
+	KeyDirHash format.Digest
+	PrevRoot   format.Digest
+}
+
+// encode returns the bytes under the checksum.
+func (s *Super) encode() []byte {
+	b := make([]byte, superSummed)
+	le := binary.LittleEndian
+	copy(b, magic)
+	le.PutUint16(b[8:], format.Version)
+	b[10] = byte(s.Suite)
+	b[11] = tagXXH3
+	b[12] = digestBLAKE3
+	b[14] = byte(bits.TrailingZeros64(uint64(s.Sector)))
+	copy(b[16:], s.Archive[:])
+	le.PutUint64(b[32:], s.MustKnow)
+	le.PutUint64(b[40:], s.WriteKnow)
+	le.PutUint64(b[48:], s.MayIgnore)
+	le.PutUint64(b[56:], s.Generation)
+	copy(b[64:], s.Attempt[:])
+	le.PutUint64(b[80:], uint64(s.End))
+	le.PutUint64(b[88:], uint64(s.CommitOff))
+	le.PutUint32(b[96:], s.CommitLen)
+	le.PutUint32(b[100:], s.KeyDirLen)
+	le.PutUint64(b[104:], uint64(s.KeyDirOff))
+	copy(b[112:], s.CommitHash[:])
+	copy(b[144:], s.KeyDirHash[:])
+	copy(b[176:], s.PrevRoot[:])
+	return b
+}
+
+// decodeSuper reads bytes whose magic and checksum are right.
+func decodeSuper(b []byte, off int64) (*Super, error) {
+	if v := binary.LittleEndian.Uint16(b[8:]); v != format.Version {
+		return nil, &format.Error{Kind: format.ErrVersion, Record: "superblock", Offset: off, Detail: fmt.Sprintf("version %d", v)}
+	}
+	c := format.NewCursor(b[10:], "superblock", off)
+	s := &Super{Suite: format.Suite(c.U8())}
+	tag, digest, sig, shift := c.U8(), c.U8(), c.U8(), c.U8()
+	c.Zero(1)
+	s.Archive = c.ID()
+	s.MustKnow, s.WriteKnow, s.MayIgnore, s.Generation = c.U64(), c.U64(), c.U64(), c.U64()
+	s.Attempt = c.ID()
+	s.End, s.CommitOff = c.I64(), c.I64()
+	s.CommitLen, s.KeyDirLen = c.U32(), c.U32()
+	s.KeyDirOff = c.I64()
+	s.CommitHash, s.KeyDirHash, s.PrevRoot = c.Digest(), c.Digest(), c.Digest()
+	c.Zero(superSummed - 208)
+	if err := c.Done(); err != nil {
+		return nil, err
+	}
+	if s.Suite != format.SuiteNone || tag != tagXXH3 || digest != digestBLAKE3 || sig != 0 || s.KeyDirLen != 0 || s.MustKnow&^knownToRead != 0 {
+		return nil, &format.Error{Kind: format.ErrVersion, Record: "superblock", Offset: off,
+			Detail: "it uses protection or features that this program does not know"}
+	}
+	s.Sector = 1 << (shift & 63)
+	switch {
+	case !format.SectorOK(s.Sector):
+		c.Fail("sector size is neither 512 nor 4096")
+	case s.Generation == 0:
+		c.Fail("generation 0")
+	case s.End%s.Sector != 0 || s.CommitOff%s.Sector != 0:
+		c.Fail("offset not at a sector")
+	case s.CommitOff < format.DataStart || s.CommitLen < commitHeader || s.CommitLen > format.MaxCommitBlock || s.CommitOff+int64(s.CommitLen) > s.End:
+		c.Fail("commit block outside the archive")
+	case s.KeyDirOff != 0 || s.KeyDirHash != format.Digest{}:
+		c.Fail("key directory without a length")
+	}
+	return s, c.Err()
+}
+
+// Writable returns an error of kind ErrVersion when this program must not change the archive.
+func (s *Super) Writable() error {
+	if s.WriteKnow&^knownToWrite != 0 {
+		return &format.Error{Kind: format.ErrVersion, Record: "superblock", Offset: -1, Detail: "it has features that this program can read but must not change"}
+	}
+	return nil
+}
+
+// CommitExtent is where the commit block stands.
+func (s *Super) CommitExtent() format.Extent {
+	return format.Extent{Off: s.CommitOff, Len: format.AlignUp(int64(s.CommitLen), s.Sector)}
+}
+
+// RootHash is what the archive's state is known by, and what a signature signs. commit is the commit
+// block as stored.
+func (s *Super) RootHash(commit []byte) format.Digest {
+	b := s.encode()
+	body := blake3.Sum256(commit[:signedPart(commit)])
+	h := blake3.NewDeriveKey(rootContext)
+	h.Write(b[0:112])
+	h.Write(body[:])
+	h.Write(b[144:208])
+	var d format.Digest
+	h.Sum(d[:0])
+	return d
+}
+
+// Copies is what the four superblock copies say.
+type Copies struct {
+	Current *Super
+	raw     []byte       // the current superblock's bytes under the checksum
+	current [copies]bool // which copies hold it
+	bad     [copies]bool // which copies are not valid
+}
+
+// place is the offset, pair and copy number of copy i in file order.
+func place(i int) (off int64, pair, copy byte) {
+	return int64(i) * format.PageSize, byte(i % 2), byte(i / 2)
+}
+
+// AllEqual reports whether all four copies hold the current superblock.
+func (c *Copies) AllEqual() bool { return c.current == [copies]bool{true, true, true, true} }
+
+// Damaged is how many of the four copies cannot be read.
+func (c *Copies) Damaged() (n int) {
+	for _, b := range c.bad {
+		if b {
+			n++
+		}
+	}
+	return n
+}
+
+// Holds reports whether copy n of a pair holds the current superblock.
+func (c *Copies) Holds(pair, n int) bool { return c.current[2*n+pair] }
+
+// Same reports whether both describe the same current superblock, copy by copy.
+func (c *Copies) Same(o *Copies) bool {
+	return bytes.Equal(c.raw, o.raw) && c.current == o.current && c.bad == o.bad
+}
+
+func validCopy(page []byte, i int) bool {
+	_, pair, cp := place(i)
+	if string(page[:8]) != magic || page[496] != pair || page[497] != cp {
+		return false
+	}
+	for _, b := range page[498:superSize] {
+		if b != 0 {
+			return false
+		}
+	}
+	return string(page[superSummed:496]) == string(checksum(page[:superSummed]))
+}
+
+func checksum(b []byte) []byte {
+	s := xxh3.Hash128(b)
+	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, s.Lo), s.Hi)
+}
+
+// DecodeCopies reads the first 16 KiB of a file, or all of a shorter one. Its errors are of the kinds
+// ErrNotLockbox, ErrVersion and ErrCorrupt.
+func DecodeCopies(b []byte) (*Copies, error) {
+	var c Copies
+	seen, textMode := false, false
+	var other *Super // a valid superblock that is not current, to recognise a fork
+	var otherErr error
+	for i := range copies {
+		off, _, _ := place(i)
+		c.bad[i] = true
+		if int64(len(b)) < off+superSize {
+			seen = seen || int64(len(b)) >= off+8 && string(b[off:off+8]) == magic
+			continue
+		}
+		page := b[off : off+superSize]
+		if string(page[:8]) != magic {
+			textMode = textMode || looksTextMode(page)
+			continue
+		}
+		seen = true
+		if !validCopy(page, i) {
+			// A later version may have another checksum; believe its number only when two pages agree on it.
+			if v := binary.LittleEndian.Uint16(page[8:]); v != format.Version && i >= 2 && string(b[off-2*format.PageSize:][:10]) == string(page[:10]) {
+				otherErr = &format.Error{Kind: format.ErrVersion, Record: "superblock", Offset: off, Detail: fmt.Sprintf("version %d", v)}
+			}
+			continue
+		}
+		c.bad[i] = false
+		raw := page[:superSummed]
+		if c.raw != nil && bytes.Equal(raw, c.raw) {
+			c.current[i] = true
+			continue
+		}
+		s, err := decodeSuper(raw, off)
+		if err != nil {
+			c.bad[i] = true
+			otherErr = err
+			continue
+		}
+		switch {
+		case c.Current == nil || s.Generation > c.Current.Generation:
+			other = c.Current
+			c.Current, c.raw = s, raw
+			c.current = [copies]bool{}
+			c.current[i] = true
+		case s.Generation == c.Current.Generation:
+			return nil, format.Corrupt("superblock", off, "two different states claim generation %d: the archive has been forked", s.Generation)
+		default:
+			other = s
+		}
+	}
+	switch {
+	case c.Current != nil && other != nil && other.Archive != c.Current.Archive:
+		return nil, format.Corrupt("superblock", 0, "copies of two different archives")
+	case c.Current != nil && isVersion(otherErr):
+		// A valid copy that this program does not understand may be the newer one.
+		return nil, otherErr
+	case c.Current != nil:
+		c.raw = bytes.Clone(c.raw)
+		return &c, nil
+	case otherErr != nil:
+		return nil, otherErr
+	case seen && len(b) < format.CopiesSize:
+		return nil, format.Corrupt("superblock", 0, "file cut short: %d bytes", len(b))
+	case seen:
+		return nil, format.Corrupt("superblock", 0, "none of the four copies is valid")
+	case textMode:
+		return nil, format.Corrupt("superblock", 0, "the file was changed by a text-mode transfer")
+	}
+	return nil, &format.Error{Kind: format.ErrNotLockbox, Offset: -1}
+}
+
+func isVersion(err error) bool {
+	e, ok := err.(*format.Error)
+	return ok && e.Kind == format.ErrVersion
+}
+
+// looksTextMode recognises a magic whose line ends or high bit a text-mode transfer has changed.
+func looksTextMode(p []byte) bool {
+	for _, m := range []string{"\x89LBX\n\x1a\n", "\x89LBX\r\n\x1a\r\n", "\x89LBX\r\r\n\x1a\r\n", "\x09LBX\r\n\x1a\n", "\x89LBX\r\x1a\r"} {
+		if bytes.HasPrefix(p, []byte(m)) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,92 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"lockbox/internal/format"
+)
+
+// ReadCopies reads the four superblock copies.
+func ReadCopies(r io.ReaderAt) (*Copies, error) {
+	b := make([]byte, format.CopiesSize)
+	n, err := r.ReadAt(b, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("reading superblocks: %w", err)
+	}
+	return DecodeCopies(b[:n])
+}
+
+// Pair is the pair that a generation is published into; it is mirrored into the other.
+func Pair(generation uint64) int { return int(generation % 2) }
+
+// WriteCopy writes one copy of s: copy number n of a pair. It writes exactly one superblock, so that
+// nothing else of the page is touched.
+func WriteCopy(w io.WriterAt, s *Super, pair, n int) error {
+	off, p, c := place(2*n + pair)
+	core := s.encode()
+	b := make([]byte, superSize)
+	copy(b, core)
+	copy(b[superSummed:], checksum(core))
+	b[496], b[497] = p, c
+	_, err := w.WriteAt(b, off)
+	return err
+}
+
+// Written returns what the copies are after both copies of the given pair were set to s.
+func (c *Copies) Written(s *Super, pairs ...int) *Copies {
+	n := &Copies{Current: s, raw: s.encode(), bad: c.bad}
+	if c.Current != nil && *c.Current == *s {
+		n.current = c.current
+	}
+	for _, p := range pairs {
+		n.current[p], n.current[2+p] = true, true
+		n.bad[p], n.bad[2+p] = false, false
+	}
+	return n
+}
+
+// WriteMark writes the clean mark for s; ClearMark takes any mark back.
+func WriteMark(w io.WriterAt, s *Super) error {
+	b := make([]byte, superSize)
+	copy(b, s.encode())
+	_, err := w.WriteAt(b, format.CleanMarkOff)
+	return err
+}
+
+// ClearMark takes the clean mark back.
+func ClearMark(w io.WriterAt) error {
+	_, err := w.WriteAt(make([]byte, superSize), format.CleanMarkOff)
+	return err
+}
+
+// Marked reports whether the clean mark names s.
+func Marked(r io.ReaderAt, s *Super) (bool, error) {
+	b := make([]byte, superSize)
+	if n, err := r.ReadAt(b, format.CleanMarkOff); n < len(b) {
+		if errors.Is(err, io.EOF) {
+			return false, nil
+		}
+		return false, fmt.Errorf("reading clean mark: %w", err)
+	}
+	want := make([]byte, superSize)
+	copy(want, s.encode())
+	return string(b) == string(want), nil
+}
+
+// ReadCommit reads and checks the commit block that s names. The bytes are returned for RootHash.
+func ReadCommit(r io.ReaderAt, s *Super) (*Commit, []byte, error) {
+	b := make([]byte, s.CommitLen)
+	if n, err := r.ReadAt(b, s.CommitOff); n < len(b) {
+		if errors.Is(err, io.EOF) {
+			return nil, nil, format.Corrupt("commit block", s.CommitOff, "file cut short")
+		}
+		return nil, nil, fmt.Errorf("reading commit block: %w", err)
+	}
+	if Sum(b) != s.CommitHash {
+		return nil, nil, format.Corrupt("commit block", s.CommitOff, "digest does not match the superblock")
+	}
+	c, err := DecodeCommit(b, s)
+	return c, b, err
+}

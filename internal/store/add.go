@@ -1,0 +1,560 @@
+package store
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"time"
+
+	"github.com/zeebo/blake3"
+
+	"lockbox/internal/format"
+	"lockbox/internal/frames"
+	"lockbox/internal/index"
+	"lockbox/internal/journal"
+	"lockbox/internal/pathsafe"
+)
+
+// Source is something to store.
+type Source struct {
+	Entry index.Entry // path, kind, metadata; a file's Size is what is expected, -1 when unknown
+	// Open opens a file and returns its entry as of opening, so that size and times belong to the bytes
+	// that are read. It may be called a second time when the first reading was not consistent, and from
+	// another goroutine than Add's. nil for everything but files.
+	Open    func() (Reader, index.Entry, error)
+	NoDedup bool // store the content even when an equal one is there
+}
+
+// Reader is an open source.
+type Reader interface {
+	io.ReadCloser
+	// Check is called after the last byte was read: nil, or why what was read is not one state of the
+	// source.
+	Check() error
+}
+
+// Added is what became of a source.
+type Added struct {
+	Path         pathsafe.Path
+	Bytes        int64
+	Deduplicated bool  // an equal content was there
+	Err          error // the source was left out, a stored older version stays; the transaction goes on
+}
+
+// ErrSourceChanged is the kind of a source that did not hold still for two readings.
+var ErrSourceChanged = errors.New("changed while it was read")
+
+// item is a source on its way through the pipeline.
+type item struct {
+	src    Source
+	entry  index.Entry
+	data   *[]byte // a small file's bytes
+	digest format.Digest
+	large  bool
+	err    error
+	done   chan struct{} // closed when a worker has read the file; nil when no worker does
+}
+
+// Add stores sources, in their order. Workers read small files and compress and seal frames;
+// everything that decides a number or an offset happens in input order. done, if not nil, is
+// told in input order what became of each. An error of the archive ends it and dooms the transaction.
+func (t *Tx) Add(ctx context.Context, sources iter.Seq[Source], done func(Added)) error {
+	if err := t.usableErr(); err != nil {
+		return err
+	}
+	if done == nil {
+		done = func(Added) {}
+	}
+	if err := t.startPipe(); err != nil {
+		return t.fail(err)
+	}
+	if t.pipe.serial {
+		for src := range sources {
+			it := &item{src: src}
+			t.fetch(it)
+			if err := t.place(ctx, it, done); err != nil {
+				return t.fail(err)
+			}
+		}
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	order := make(chan *item, 64)
+	fed := make(chan struct{})
+	go func() {
+		defer close(fed)
+		defer close(order)
+		for src := range sources {
+			it := &item{src: src}
+			if src.Open != nil && src.Entry.Size >= 0 && src.Entry.Size <= smallMax {
+				it.done = make(chan struct{})
+			}
+			select {
+			case order <- it:
+			case <-ctx.Done():
+				return
+			}
+			if it.done != nil {
+				select {
+				case t.pipe.reads <- it:
+				case <-ctx.Done():
+					it.err = ctx.Err()
+					close(it.done)
+					return
+				}
+			}
+		}
+	}()
+	var err error
+	for it := range order {
+		if it.done != nil {
+			<-it.done
+		} else {
+			t.fetch(it)
+		}
+		if err = t.place(ctx, it, done); err != nil {
+			break
+		}
+	}
+	cancel()
+	for it := range order {
+		if it.done != nil {
+			<-it.done
+		}
+	}
+	<-fed
+	if err == nil {
+		err = t.pipe.failure()
+	}
+	if err != nil {
+		return t.fail(err)
+	}
+	return nil
+}
+
+// fetch reads a small file whole, twice when the first reading is not consistent, and leaves a large
+// one to place. Safe for concurrent use.
+func (t *Tx) fetch(it *item) {
+	it.entry = it.src.Entry
+	if it.src.Open == nil {
+		return
+	}
+	if it.entry.Size < 0 || it.entry.Size > smallMax {
+		it.large = true
+		return
+	}
+	defer since(&t.a.stats.read, time.Now())
+	for range 2 {
+		if it.err = it.read(); !errors.Is(it.err, ErrSourceChanged) {
+			return
+		}
+	}
+}
+
+func (it *item) read() error {
+	r, entry, err := it.src.Open()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	it.entry = entry
+	if entry.Size < 0 || entry.Size > smallMax {
+		it.large = true
+		return nil
+	}
+	if it.data == nil || cap(*it.data) < int(entry.Size)+1 {
+		it.data = getBuf(int(entry.Size) + 1)
+	}
+	b := (*it.data)[:entry.Size+1] // one more, to see a file that has grown
+	n, err := io.ReadFull(r, b)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return err
+	}
+	if err := r.Check(); err != nil {
+		return fmt.Errorf("%w: %w", ErrSourceChanged, err)
+	}
+	if int64(n) != entry.Size {
+		return fmt.Errorf("%w: %d bytes read of %d", ErrSourceChanged, n, entry.Size)
+	}
+	*it.data = b[:n]
+	it.digest = blake3.Sum256(b[:n])
+	return nil
+}
+
+// place stores a fetched item: it finds duplicates, gives out the content number and fills packs.
+func (t *Tx) place(ctx context.Context, it *item, done func(Added)) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := t.pipe.failure(); err != nil {
+		return err
+	}
+	if it.data != nil {
+		defer putBuf(it.data)
+	}
+	out := Added{Path: it.src.Entry.Path, Err: it.err}
+	if it.err == nil && it.src.Open != nil {
+		var n uint64
+		var err error
+		if it.large {
+			n, out.Deduplicated, out.Err, err = t.storeLarge(ctx, it)
+		} else if len(*it.data) > 0 {
+			n, out.Deduplicated, err = t.storeSmall(it)
+		}
+		if err != nil {
+			return err
+		}
+		it.entry.Content = n
+		out.Bytes = it.entry.Size
+	}
+	if out.Err == nil {
+		t.sum.PlainBytes += out.Bytes
+		t.entries.put(&it.entry)
+	}
+	done(out)
+	return nil
+}
+
+// storeSmall puts a file into the open pack of its class.
+func (t *Tx) storeSmall(it *item) (n uint64, dup bool, err error) {
+	data := *it.data
+	if !it.src.NoDedup {
+		if n, err := t.duplicate(it.digest, int64(len(data))); n != 0 || err != nil {
+			return n, true, err
+		}
+	}
+	n = t.newContent(newContent{digest: it.digest, size: int64(len(data)), refs: 1}, it.src.NoDedup)
+	return n, false, t.pack(classOf(int64(len(data))), n, data)
+}
+
+func (t *Tx) newContent(c newContent, private bool) uint64 {
+	n := t.firstContent + uint64(len(t.fresh))
+	t.fresh = append(t.fresh, c)
+	if !private {
+		t.dupes[binary.LittleEndian.Uint64(c.digest[:])] = n
+	}
+	return n
+}
+
+// duplicate finds a content with this digest, adds a reference to it and returns its number, or 0.
+func (t *Tx) duplicate(d format.Digest, size int64) (uint64, error) {
+	if n := t.dupes[binary.LittleEndian.Uint64(d[:])]; n != 0 {
+		if c := &t.fresh[n-t.firstContent]; c.digest == d && c.size == size && c.refs > 0 {
+			c.refs++
+			return n, nil
+		}
+	}
+	root := t.base.tree(index.Digests)
+	if root.Height == 0 {
+		return 0, nil
+	}
+	it := index.NewIter(t.a, index.Digests, root)
+	for ok := it.Seek(d[:8]); ok; ok = it.Next() {
+		key := it.Key()
+		if len(key) != 16 || string(key[:8]) != string(d[:8]) {
+			break
+		}
+		n := binary.BigEndian.Uint64(key[8:])
+		c, err := t.content(n)
+		if err != nil {
+			return 0, err
+		}
+		if c.Digest == d && c.Size == size && c.Refs > 0 {
+			c.Refs++
+			return n, nil
+		}
+	}
+	return 0, it.Err()
+}
+
+// storeLarge stores a file in frames of its own, reading it as it goes; sourceErr is a fault of the
+// source.
+func (t *Tx) storeLarge(ctx context.Context, it *item) (n uint64, dup bool, sourceErr, err error) {
+	for range 2 {
+		n, dup, sourceErr, err = t.tryLarge(ctx, it)
+		if err != nil || sourceErr == nil || !errors.Is(sourceErr, ErrSourceChanged) {
+			break
+		}
+	}
+	return n, dup, sourceErr, err
+}
+
+func (t *Tx) tryLarge(ctx context.Context, it *item) (n uint64, dup bool, sourceErr, err error) {
+	// When an equal content may be there, the file is digested first: reading it twice costs little
+	// beside compressing and storing what is there already.
+	expect := it.src.Entry.Size
+	if !it.src.NoDedup && expect > 0 && (t.sizes[expect] || t.base.tree(index.Digests).Height > 0) {
+		d, entry, serr := digestSource(ctx, it.src)
+		if serr != nil {
+			return 0, false, serr, ctx.Err()
+		}
+		if n, err := t.duplicate(d, entry.Size); n != 0 || err != nil {
+			it.entry = entry
+			return n, true, nil, err
+		}
+	}
+	r, entry, serr := it.src.Open()
+	if serr != nil {
+		return 0, false, serr, nil
+	}
+	defer r.Close()
+	it.entry = entry
+	firstFrame := t.nextFrame
+	u := unit(t.level())
+	h := blake3.New()
+	size := int64(0)
+	number := t.firstContent + uint64(len(t.fresh))
+	drop := func(serr error) (uint64, bool, error, error) {
+		for f := firstFrame; f < t.nextFrame; f++ {
+			t.gone[f] = true
+		}
+		return 0, false, serr, ctx.Err()
+	}
+	for first := true; ; first = false {
+		if err := ctx.Err(); err != nil {
+			return 0, false, nil, err
+		}
+		buf := t.pipe.plain(rawUnit)
+		k, rerr := readFull(r, (*buf)[:u])
+		if first && k == u && u < rawUnit {
+			// What does not compress is read in large pieces; the first frame's worth decides for the file.
+			if raw, err := t.incompressible((*buf)[:k]); err != nil {
+				return 0, false, nil, err
+			} else if raw {
+				u = rawUnit
+				var more int
+				more, rerr = readFull(r, (*buf)[k:u])
+				k += more
+			}
+		}
+		if rerr != nil && !errors.Is(rerr, io.EOF) {
+			return drop(rerr)
+		}
+		if k > 0 {
+			h.Write((*buf)[:k])
+			*buf = (*buf)[:k]
+			t.dispatch(&job{info: frames.Info{Class: frames.NoPack}, plain: buf,
+				members: []frames.Member{{Content: number, Off: size, Len: int64(k)}}})
+			size += int64(k)
+		}
+		if k < u {
+			break
+		}
+		if err := t.pipe.failure(); err != nil {
+			return 0, false, nil, err
+		}
+	}
+	if cerr := r.Check(); cerr != nil {
+		return drop(fmt.Errorf("%w: %w", ErrSourceChanged, cerr))
+	}
+	if entry.Size >= 0 && size != entry.Size {
+		return drop(fmt.Errorf("%w: %d bytes read of %d", ErrSourceChanged, size, entry.Size))
+	}
+	it.entry.Size = size
+	if size == 0 {
+		return 0, false, nil, nil
+	}
+	var d format.Digest
+	h.Sum(d[:0])
+	if !it.src.NoDedup {
+		n, err := t.duplicate(d, size)
+		if err != nil {
+			return 0, false, nil, err
+		}
+		if n != 0 {
+			_, _, _, err := drop(nil)
+			return n, true, nil, err
+		}
+	}
+	c := newContent{digest: d, size: size, frame: firstFrame, refs: 1}
+	if size > int64(u) {
+		c.unit = uint32(u)
+	}
+	t.sizes[size] = true
+	return t.newContent(c, it.src.NoDedup), false, nil, nil
+}
+
+// readFull reads until b is full; io.EOF when the source ended first, with what was read.
+func readFull(r io.Reader, b []byte) (int, error) {
+	n, err := io.ReadFull(r, b)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// incompressible tries the encoder on the beginning of a large file.
+func (t *Tx) incompressible(b []byte) (bool, error) {
+	e, err := t.pipe.encoder()
+	if err != nil {
+		return false, err
+	}
+	defer t.pipe.release(e)
+	info := frames.Info{Number: 1, Class: frames.NoPack}
+	buf := getBuf(len(b))
+	defer putBuf(buf)
+	*buf = e.Encode(*buf, &info, b, []frames.Member{{Content: 1, Len: int64(len(b))}})
+	return info.Codec == frames.Raw, nil
+}
+
+// digestSource reads a source only for its digest.
+func digestSource(ctx context.Context, src Source) (d format.Digest, e index.Entry, err error) {
+	r, e, err := src.Open()
+	if err != nil {
+		return d, e, err
+	}
+	defer r.Close()
+	h := blake3.New()
+	buf := getBuf(rawUnit)
+	defer putBuf(buf)
+	size := int64(0)
+	for {
+		if err := ctx.Err(); err != nil {
+			return d, e, err
+		}
+		n, err := r.Read(*buf)
+		h.Write((*buf)[:n])
+		size += int64(n)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return d, e, err
+		}
+	}
+	if err := r.Check(); err != nil {
+		return d, e, fmt.Errorf("%w: %w", ErrSourceChanged, err)
+	}
+	if size != e.Size {
+		return d, e, fmt.Errorf("%w: %d bytes read of %d", ErrSourceChanged, size, e.Size)
+	}
+	h.Sum(d[:0])
+	return d, e, nil
+}
+
+// pack is a pack that still takes files.
+type pack struct {
+	buf     *[]byte
+	members []frames.Member
+}
+
+// pack appends a small content to its class's open pack, and closes the pack when it is full.
+func (t *Tx) pack(class uint8, content uint64, data []byte) error {
+	p := t.packs[class]
+	if p == nil {
+		var err error
+		if p, err = t.openPack(class); err != nil {
+			return err
+		}
+	}
+	if len(*p.buf)+len(data) > maxPack {
+		if err := t.closePack(class, journal.NoFrame); err != nil {
+			return err
+		}
+		p = &pack{buf: t.pipe.plain(maxPack)}
+		*p.buf = (*p.buf)[:0]
+		t.packs[class] = p
+	}
+	*p.buf = append(*p.buf, data...)
+	p.members = append(p.members, frames.Member{Content: content, Len: int64(len(data))})
+	if len(*p.buf) >= packTarget(class) || len(p.members) == format.MaxMembers {
+		return t.closePack(class, journal.NoFrame)
+	}
+	return nil
+}
+
+// openPack starts a pack. The class's last pack, when it was not full, is folded into the new one, so that
+// many small transactions do not leave many small packs.
+func (t *Tx) openPack(class uint8) (*pack, error) {
+	p := &pack{buf: t.pipe.plain(maxPack)}
+	*p.buf = (*p.buf)[:0]
+	t.packs[class] = p
+	last := t.openPacks[class]
+	t.openPacks[class] = journal.NoFrame
+	if last == journal.NoFrame || last >= t.firstFrame || t.gone[last] {
+		return p, nil
+	}
+	return p, t.unpack(last, class)
+}
+
+// unpack moves what is still referenced in a committed pack into the class's open pack and gives the
+// old frame up.
+func (t *Tx) unpack(number uint64, class uint8) error {
+	t.gone[number] = true // first: opening a pack on the way must not fold this one in
+	rec, err := t.frameRecord(number)
+	if err != nil {
+		return err
+	}
+	ref := toRef(number, rec)
+	var plain []byte
+	for _, n := range rec.Contents {
+		c, err := t.content(n)
+		if err != nil {
+			return err
+		}
+		if c.Refs == 0 {
+			continue
+		}
+		if len(c.Runs) != 1 || c.Runs[0].Frame != number || c.Runs[0].Unit != 0 {
+			return format.Corrupt("frame record", -1, "frame %d lists content %d, which is elsewhere", number, n)
+		}
+		if plain == nil {
+			if plain, err = t.readFrame(&ref); err != nil {
+				return err
+			}
+		}
+		r := &c.Runs[0]
+		if r.Off < 0 || r.Len <= 0 || r.Off+r.Len > int64(len(plain)) {
+			return format.Corrupt("content", -1, "content %d reaches past the end of frame %d", n, number)
+		}
+		data := plain[r.Off : r.Off+r.Len]
+		r.Frame = 0 // in an open pack
+		if err := t.pack(class, n, data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// closePack hands an open pack to the workers. open is what the next root says of the class: the frame's
+// own number is put there by the caller when the pack is not full.
+func (t *Tx) closePack(class uint8, open uint64) error {
+	p := t.packs[class]
+	t.packs[class] = nil
+	t.openPacks[class] = open
+	if len(p.members) == 0 {
+		t.pipe.recycle(p.buf)
+		return nil
+	}
+	number := t.nextFrame
+	off := int64(0)
+	for i := range p.members {
+		m := &p.members[i]
+		if err := t.locate(m.Content, number, off); err != nil {
+			return err
+		}
+		off += m.Len
+	}
+	t.dispatch(&job{info: frames.Info{Class: class}, plain: p.buf, members: p.members})
+	return t.pipe.failure()
+}
+
+// locate records where a packed content stands.
+func (t *Tx) locate(content, frame uint64, off int64) error {
+	if content >= t.firstContent {
+		c := &t.fresh[content-t.firstContent]
+		c.frame, c.off = frame, off
+		return nil
+	}
+	c, err := t.content(content)
+	if err != nil {
+		return err
+	}
+	c.Runs[0].Frame, c.Runs[0].Off = frame, off
+	return nil
+}
+
+func (t *Tx) level() frames.Level { return frames.Level(t.base.commit.Options.Level) }

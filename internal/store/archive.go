@@ -1,0 +1,371 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/zeebo/blake3"
+
+	"lockbox/internal/format"
+	"lockbox/internal/frames"
+	"lockbox/internal/index"
+	"lockbox/internal/journal"
+	"lockbox/internal/pathsafe"
+	"lockbox/internal/seal"
+	"lockbox/internal/vfs"
+)
+
+// ErrConflict is the kind of a change that would store a file where a directory is, or the reverse.
+var ErrConflict = errors.New("a file and a directory cannot have the same stored path")
+
+// Options say how a handle works. The zero value is the default.
+type Options struct {
+	FS          vfs.FS         // nil: the operating system's
+	Entropy     io.Reader      // where ids come from; nil: crypto/rand. A fixed stream gives fixed bytes
+	LockTimeout time.Duration  // how long a writer waits for another; 0: 10 s; negative: not at all
+	Jobs        int            // workers; 0: AutoJobs
+	CacheBytes  int64          // of decoded frames and nodes; 0: 32 MiB
+	ExpectRoot  *format.Digest // refuse (ErrAuth) an archive in any other state
+}
+
+func (o Options) withDefaults() Options {
+	if o.FS == nil {
+		o.FS = vfs.OS()
+	}
+	if o.Entropy == nil {
+		o.Entropy = rand.Reader
+	}
+	if o.LockTimeout == 0 {
+		o.LockTimeout = 10 * time.Second
+	}
+	if o.Jobs <= 0 {
+		o.Jobs = AutoJobs()
+	}
+	if o.CacheBytes <= 0 {
+		o.CacheBytes = 32 << 20
+	}
+	return o
+}
+
+// CreateOptions are fixed when an archive is created.
+type CreateOptions struct {
+	Level        frames.Level
+	Sector       int64 // 512 or 4096; 0: 512
+	Reproducible bool
+}
+
+// Archive is an open archive. Reading methods are safe for concurrent use; a writer has at most one
+// transaction at a time.
+type Archive struct {
+	name   string
+	opt    Options
+	f      vfs.File
+	suite  seal.Suite
+	id     format.ID // of the archive
+	sector int64
+	cache  *cache
+	stats  counters
+	writer bool
+	temp   vfs.Temp // not nil until a created archive has its name
+	locked bool     // readers: the generation is locked
+
+	mu     sync.Mutex // guards what follows, against Begin, Commit and Close
+	cur    *view
+	copies *journal.Copies
+	clean  bool // the clean mark names the current generation
+	dirty  bool // something was committed through this handle and not yet tidied
+	owners *extentMap
+	poison error // why the handle refuses, or nil
+	tx     *Tx
+	closed bool
+}
+
+// view is one committed generation; immutable.
+type view struct {
+	super  *journal.Super
+	commit *journal.Commit
+	roots  [5]index.Root
+	root   format.Digest
+}
+
+func (v *view) tree(t index.Tree) index.Root { return v.roots[t-1] }
+
+// loadView reads the commit block that s names.
+func (a *Archive) loadView(s *journal.Super) (*view, error) {
+	c, raw, err := journal.ReadCommit(a.f, s)
+	if err != nil {
+		return nil, err
+	}
+	a.id, a.sector = s.Archive, s.Sector
+	v := &view{super: s, commit: c, root: s.RootHash(raw)}
+	cur := format.NewCursor(c.Trees, "root record", s.CommitOff)
+	for i := range v.roots {
+		v.roots[i] = index.DecodeRoot(cur, a.suite.TagSize())
+	}
+	if err := cur.Done(); err != nil {
+		return nil, err
+	}
+	size, err := a.f.Size()
+	if err != nil {
+		return nil, err
+	}
+	if size < s.End {
+		return nil, format.Corrupt("archive", size, "file cut short: it has %d bytes where its superblock says %d", size, s.End)
+	}
+	if e := a.opt.ExpectRoot; e != nil && v.root != *e {
+		return nil, &format.Error{Kind: format.ErrAuth, Offset: -1, Detail: fmt.Sprintf("the archive's root is %v, expected was %v", v.root, *e)}
+	}
+	return v, nil
+}
+
+// Open opens an archive for reading one generation. It writes nothing.
+func Open(ctx context.Context, name string, o Options) (*Archive, error) {
+	o = o.withDefaults()
+	f, err := o.FS.Open(name, false)
+	if err != nil {
+		return nil, err
+	}
+	a := newArchive(name, f, o)
+	if err := a.openRead(ctx); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return a, nil
+}
+
+func newArchive(name string, f vfs.File, o Options) *Archive {
+	a := &Archive{name: name, f: f, opt: o, suite: seal.New()}
+	a.cache = newCache(o.CacheBytes, &a.stats)
+	return a
+}
+
+// openRead takes the current generation under the publish lock, so that it cannot be one whose
+// publication is not yet synced, and then holds it against cleanup.
+func (a *Archive) openRead(ctx context.Context) error {
+	for range 100 {
+		err := lockWait(ctx, a.f, publishLock, false, a.opt.LockTimeout)
+		noLocks := errors.Is(err, vfs.ErrLockUnsupported)
+		if err != nil && !noLocks {
+			return err
+		}
+		c, err := journal.ReadCopies(a.f)
+		if !noLocks {
+			if e := a.f.Unlock(publishLock, 1); err == nil {
+				err = e
+			}
+		}
+		if err != nil {
+			return err
+		}
+		gen := c.Current.Generation
+		if gen > maxGen {
+			return format.Corrupt("superblock", 0, "generation %d is out of range", gen)
+		}
+		if !noLocks {
+			ok, err := a.f.TryLock(genBase+int64(gen), 1, false)
+			if err != nil {
+				return err
+			}
+			if !ok {
+				continue // a cleanup is looking at this range; it takes a moment
+			}
+			again, err := journal.ReadCopies(a.f)
+			if err != nil {
+				return err
+			}
+			if again.Current.Generation != gen {
+				if err := a.f.Unlock(genBase+int64(gen), 1); err != nil {
+					return err
+				}
+				continue
+			}
+			a.locked = true
+		}
+		a.copies = c
+		a.cur, err = a.loadView(c.Current)
+		return err
+	}
+	return &format.Error{Kind: format.ErrBusy, Offset: -1, Detail: "the archive changed faster than it could be opened"}
+}
+
+// Recheck tells a reader that could not lock its generation whether what it read may have been wiped
+// meanwhile. It is to be called before success is reported.
+func (a *Archive) Recheck() error {
+	if a.writer || a.locked {
+		return nil
+	}
+	c, err := journal.ReadCopies(a.f)
+	if err != nil {
+		return err
+	}
+	if *c.Current != *a.cur.super {
+		return &format.Error{Kind: format.ErrChanged, Offset: -1, Detail: "another process committed while it was read, and this file system has no locks; read again"}
+	}
+	return nil
+}
+
+// view returns the current generation.
+func (a *Archive) view() *view {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.cur
+}
+
+// Info describes the handle's generation.
+type Info struct {
+	ID                        format.ID
+	Generation                uint64
+	Root                      format.Digest
+	Suite                     format.Suite
+	Level                     frames.Level
+	Padding                   uint8
+	Reproducible              bool
+	Sector                    int64
+	Entries, Contents, Frames uint64
+	PlainBytes, StoredBytes   uint64
+	FrameBytes, NodeBytes     uint64 // of extents
+	FileSize, FreeBytes       int64  // free: usable without growing the file
+	PendingWipe               int64  // bytes that hold something deleted and are not yet overwritten
+	CopiesDamaged             int    // superblock copies that cannot be read, of four
+	Heights                   [5]int // of the trees entries, contents, digests, frames, free
+	Clean                     bool   // a writer: the archive was closed in order
+}
+
+// Info returns what the archive says of itself. It decodes no node.
+func (a *Archive) Info() (Info, error) {
+	v := a.view()
+	size, err := a.f.Size()
+	if err != nil {
+		return Info{}, err
+	}
+	k := &v.commit.Counters
+	in := Info{
+		ID: v.super.Archive, Generation: v.super.Generation, Root: v.root, Suite: v.super.Suite,
+		Level: frames.Level(v.commit.Options.Level), Padding: v.commit.Options.Padding, Reproducible: v.commit.Options.Reproducible,
+		Sector: v.super.Sector, Entries: k.Entries, Contents: v.tree(index.Contents).Count, Frames: v.tree(index.Frames).Count,
+		PlainBytes: k.PlainBytes, StoredBytes: k.StoredBytes, FrameBytes: k.FrameBytes, NodeBytes: k.NodeBytes,
+		FileSize: size, FreeBytes: int64(k.FreeBytes), CopiesDamaged: a.copies.Damaged(),
+	}
+	for _, p := range v.commit.Stage {
+		in.FreeBytes += p.Len
+	}
+	for _, p := range v.commit.Retire {
+		if p.Deleted {
+			in.PendingWipe += p.Len
+		}
+	}
+	for i, r := range v.roots {
+		in.Heights[i] = int(r.Height)
+	}
+	in.Clean, err = journal.Marked(a.f, v.super)
+	in.Clean = in.Clean && a.copies.AllEqual()
+	return in, err
+}
+
+// Get returns the entry at a stored path; fs.ErrNotExist when there is none.
+func (a *Archive) Get(p pathsafe.Path) (index.Entry, error) {
+	return a.getEntry(a.view(), p)
+}
+
+func (a *Archive) getEntry(v *view, p pathsafe.Path) (index.Entry, error) {
+	key := p.Key()
+	value, ok, err := index.Get(a, index.Entries, v.tree(index.Entries), key)
+	if err != nil {
+		return index.Entry{}, err
+	}
+	if !ok {
+		return index.Entry{}, fmt.Errorf("%s: %w", pathsafe.Quote(p.String()), fs.ErrNotExist)
+	}
+	return index.DecodeEntry(key, value)
+}
+
+// List yields the entry at under, if there is one, and everything below it, in ascending order; the
+// zero path yields everything. It stops after the first error.
+func (a *Archive) List(under pathsafe.Path) iter.Seq2[index.Entry, error] {
+	return func(yield func(index.Entry, error) bool) {
+		v := a.view()
+		it := index.NewIter(a, index.Entries, v.tree(index.Entries))
+		emit := func(hi []byte) bool {
+			for ok := true; ok; ok = it.Next() {
+				if hi != nil && bytes.Compare(it.Key(), hi) >= 0 {
+					return true
+				}
+				e, err := index.DecodeEntry(it.Key(), it.Value())
+				if !yield(e, err) || err != nil {
+					return false
+				}
+			}
+			return true
+		}
+		if under.IsZero() {
+			if it.Seek(nil) && !emit(nil) {
+				return
+			}
+		} else {
+			e, err := a.getEntry(v, under)
+			switch {
+			case err == nil:
+				if !yield(e, nil) {
+					return
+				}
+			case !errors.Is(err, fs.ErrNotExist):
+				yield(index.Entry{}, err)
+				return
+			}
+			lo, hi := pathsafe.SubtreeRange(under)
+			if it.Seek(lo) && !emit(hi) {
+				return
+			}
+		}
+		if err := it.Err(); err != nil {
+			yield(index.Entry{}, err)
+		}
+	}
+}
+
+// emptyDigest is the BLAKE3-256 of nothing: an empty file has no content.
+var emptyDigest = format.Digest(blake3.Sum256(nil))
+
+// Digest returns the BLAKE3-256 of a file's stored bytes.
+func (a *Archive) Digest(e *index.Entry) (format.Digest, error) {
+	if e.Content == 0 {
+		return emptyDigest, nil
+	}
+	c, err := a.content(a.view(), e.Content)
+	return c.Digest, err
+}
+
+// Close ends the handle. A writer first rolls an open transaction back, brings the other superblock
+// pair up to date and wipes what is due; when that fails after a commit, the error is a *TidyError:
+// the committed state is safe, and the next change finishes the work.
+func (a *Archive) Close() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return nil
+	}
+	a.closed = true
+	var err error
+	if a.tx != nil {
+		err = a.tx.rollback()
+	}
+	if a.writer && a.temp == nil && a.poison == nil && a.dirty {
+		if e := a.tidy(); e != nil {
+			err = errors.Join(err, &TidyError{e})
+		}
+	}
+	return errors.Join(err, a.f.Close())
+}
+
+// TidyError says that tidying after a successful commit failed. The next change finishes it.
+type TidyError struct{ Err error }
+
+func (e *TidyError) Error() string { return "tidying up after the commit: " + e.Err.Error() }
+func (e *TidyError) Unwrap() error { return e.Err }

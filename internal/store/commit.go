@@ -1,0 +1,586 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"lockbox/internal/format"
+	"lockbox/internal/index"
+	"lockbox/internal/journal"
+	"lockbox/internal/vfs"
+)
+
+// This file holds the protocol of ARCHITECTURE.md: every write and sync that publishes, mirrors, wipes or
+// truncates, in its order. The steps are cited by their numbers.
+
+// writeAt writes to the archive file. The first failure poisons the handle.
+func (a *Archive) writeAt(b []byte, off int64) error {
+	if a.poison != nil {
+		return a.poison
+	}
+	_, err := a.f.WriteAt(b, off)
+	a.stats.Writes.Add(1)
+	a.stats.BytesWritten.Add(uint64(len(b)))
+	if err != nil {
+		return a.poisoned(fmt.Errorf("writing %d bytes at offset %d: %w", len(b), off, err))
+	}
+	return nil
+}
+
+// syncFile makes everything written so far durable. A failed sync is never tried again: what reached
+// the disk is unknown.
+func (a *Archive) syncFile() error {
+	if a.poison != nil {
+		return a.poison
+	}
+	defer since(&a.stats.sync, time.Now())
+	a.stats.Syncs.Add(1)
+	if err := a.f.Sync(); err != nil {
+		return a.poisoned(fmt.Errorf("syncing: %w", err))
+	}
+	return nil
+}
+
+// poisoned makes the handle refuse everything but Close.
+func (a *Archive) poisoned(err error) error {
+	if a.poison == nil {
+		a.poison = &format.Error{Kind: format.ErrPoisoned, Offset: -1, Detail: err.Error()}
+	}
+	return err
+}
+
+// writerAt lets the journal write through the handle's checks and counters.
+type writerAt struct{ a *Archive }
+
+func (w writerAt) WriteAt(b []byte, off int64) (int, error) {
+	if err := w.a.writeAt(b, off); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// unchanged refuses an archive that something else has changed since this handle last looked (C0): the
+// path names another file, the copies differ, or the file is shorter than its root says.
+func (a *Archive) unchanged() error {
+	if a.temp != nil {
+		return nil
+	}
+	same, err := a.f.SameFile(a.name)
+	if err != nil {
+		return err
+	}
+	changed := func(detail string) error {
+		return &format.Error{Kind: format.ErrChanged, Offset: -1, Detail: detail}
+	}
+	if !same {
+		return changed("its path now names another file")
+	}
+	c, err := journal.ReadCopies(a.f)
+	if err != nil {
+		return err
+	}
+	if !c.Same(a.copies) {
+		return changed("its superblocks are not those of this handle's last commit")
+	}
+	size, err := a.f.Size()
+	if err != nil {
+		return err
+	}
+	if size < a.cur.super.End {
+		return changed("it was truncated")
+	}
+	return nil
+}
+
+// Commit makes the transaction the archive's state. When it returns nil, the new generation survives a
+// power cut. When it fails before publication, the archive is as it was; when the error comes from the
+// publication itself the handle is poisoned, and the archive is exactly the old or exactly the new
+// generation. ctx is honoured up to the commit point.
+func (t *Tx) Commit(ctx context.Context) (Summary, error) {
+	a := t.a
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := t.usableErr(); err != nil {
+		return Summary{}, err
+	}
+	err := t.commit(ctx)
+	if err != nil {
+		return Summary{}, errors.Join(err, t.rollback())
+	}
+	t.done = true
+	a.tx = nil
+	t.stopPipe()
+	return t.sum, nil
+}
+
+func (t *Tx) commit(ctx context.Context) error {
+	a := t.a
+	treeStart := time.Now()
+	if err := t.sortEntries(); err != nil {
+		return err
+	}
+	if err := t.settle(); err != nil {
+		return err
+	}
+	// A transaction that changes nothing publishes nothing, except for a new archive's first root.
+	if a.temp == nil && t.idle() {
+		t.sum.Generation, t.sum.Root = a.cur.super.Generation, a.cur.root
+		return t.abandon()
+	}
+	roots, k, err := t.trees()
+	if err != nil {
+		return err
+	}
+	retire, edits, err := t.sets()
+	if err != nil {
+		return err
+	}
+	if roots[index.Free-1], err = edits.apply(&k); err != nil {
+		return err
+	}
+	k.NodeBytes = uint64(int64(k.NodeBytes) + t.nodes)
+	since(&a.stats.tree, treeStart)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	c := &journal.Commit{Counters: k, Options: t.base.commit.Options, Retire: retire, OpenPacks: t.openPacks[:]}
+	c.Carry(t.base.commit)
+	if err := t.publish(ctx, c, roots); err != nil {
+		return err
+	}
+	t.sum.Generation, t.sum.Root = a.cur.super.Generation, a.cur.root
+	return nil
+}
+
+// idle reports that the transaction has nothing to publish.
+func (t *Tx) idle() bool {
+	if len(t.entries.ops) > 0 || len(t.gone) > 0 || len(t.frames) > 0 {
+		return false
+	}
+	for i := range t.fresh {
+		if t.fresh[i].refs > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// abandon ends a transaction that publishes nothing.
+func (t *Tx) abandon() error { return t.a.scrub(t) }
+
+// publish writes the commit block and publishes it (C2, C3). The new archive's first root is written into
+// all copies before the file gets its name.
+func (t *Tx) publish(ctx context.Context, c *journal.Commit, roots [5]index.Root) error {
+	a := t.a
+	for _, r := range roots {
+		c.Trees = r.Append(c.Trees, a.suite.TagSize())
+	}
+	// The block's length depends on the number of stage extents only, and its allocation keeps that.
+	c.Stage = t.space.stage()
+	size := len(c.Encode(t.gen))
+	if size > format.MaxCommitBlock {
+		return fmt.Errorf("the commit block would have %d bytes, more than the format allows", size)
+	}
+	ext := t.space.alloc(format.AlignUp(int64(size), a.sector), true)
+	c.Stage = t.space.stage()
+	block := c.Encode(t.gen)
+	if len(block) != size {
+		return errors.New("internal error: commit block changed its length")
+	}
+	s := *t.base.super
+	s.Generation, s.Attempt, s.End = t.gen, t.attempt, t.space.end
+	s.CommitOff, s.CommitLen, s.CommitHash = ext.Off, uint32(size), journal.Sum(block)
+	s.PrevRoot = t.base.root
+	v := &view{super: &s, commit: c, roots: roots, root: s.RootHash(block)}
+
+	// C2: the commit block, after everything it names; then everything durable at once.
+	if err := t.out.write(append(block, make([]byte, ext.Len-int64(size))...), ext.Off); err != nil {
+		return err
+	}
+	if err := t.out.flush(); err != nil {
+		return err
+	}
+	if a.temp != nil {
+		return a.publishNew(v)
+	}
+	if err := a.syncFile(); err != nil { // sync 1
+		return err
+	}
+	// The last moment to turn back; an interrupted command has changed nothing.
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := a.unchanged(); err != nil {
+		return err
+	}
+	return a.publishPair(ctx, v)
+}
+
+// publishPair writes both copies of the pair that does not hold the current generation and syncs them
+// (C3). Readers read the copies under the shared publish lock, so none takes a generation whose sync
+// has not returned.
+func (a *Archive) publishPair(ctx context.Context, v *view) error {
+	err := lockWait(ctx, a.f, publishLock, true, max(a.opt.LockTimeout, time.Second))
+	noLocks := errors.Is(err, vfs.ErrLockUnsupported)
+	if err != nil && !noLocks {
+		return fmt.Errorf("waiting for readers to finish opening: %w", err)
+	}
+	pair := journal.Pair(v.super.Generation)
+	for n := range 2 {
+		if err = journal.WriteCopy(writerAt{a}, v.super, pair, n); err != nil {
+			break
+		}
+	}
+	if err == nil || noLocks && a.poison == nil {
+		err = a.syncFile() // sync 2
+	}
+	if !noLocks {
+		if e := a.f.Unlock(publishLock, 1); err == nil && e != nil {
+			err = a.poisoned(e)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("publishing generation %d, outcome unknown: %w", v.super.Generation, err)
+	}
+	a.cur, a.copies = v, a.copies.Written(v.super, pair)
+	a.dirty, a.clean = true, false
+	return nil
+}
+
+// publishNew writes the first root of a created archive into all copies, syncs, and gives the file its
+// name (C10).
+func (a *Archive) publishNew(v *view) error {
+	for pair := range 2 {
+		for n := range 2 {
+			if err := journal.WriteCopy(writerAt{a}, v.super, pair, n); err != nil {
+				return err
+			}
+		}
+	}
+	if err := journal.WriteMark(writerAt{a}, v.super); err != nil {
+		return err
+	}
+	if err := a.syncFile(); err != nil {
+		return err
+	}
+	if err := a.temp.Publish(); err != nil {
+		return err
+	}
+	a.temp = nil
+	a.cur, a.copies = v, (&journal.Copies{}).Written(v.super, 0, 1)
+	a.clean = true
+	return nil
+}
+
+// mirror brings the other pair up to date (C4): sync 3, then the clean mark, which needs none.
+func (a *Archive) mirror() error {
+	if a.copies.AllEqual() {
+		return nil
+	}
+	s := a.cur.super
+	for pair := range 2 {
+		for n := range 2 {
+			if a.copies.Holds(pair, n) {
+				continue
+			}
+			if err := journal.WriteCopy(writerAt{a}, s, pair, n); err != nil {
+				return err
+			}
+		}
+	}
+	if err := a.syncFile(); err != nil { // sync 3
+		return err
+	}
+	a.copies = a.copies.Written(s, 0, 1)
+	if err := journal.WriteMark(writerAt{a}, s); err != nil {
+		return err
+	}
+	a.clean = true
+	return nil
+}
+
+// tidy mirrors the superblock and, when something is retired that held deleted content, overwrites it
+// (C5 to C8). It leaves what a reader of an older generation still needs to the next chance.
+func (a *Archive) tidy() error {
+	defer since(&a.stats.tidy, time.Now())
+	if err := a.mirror(); err != nil { // before anything destructive
+		return err
+	}
+	v := a.cur
+	if len(v.commit.Retire) == 0 && v.commit.Counters.Pending == 0 {
+		a.dirty = false
+		return nil
+	}
+	due, err := a.due(v)
+	if err != nil || len(due) == 0 {
+		return err
+	}
+	// C6: everything that the root plans to wipe or to write again is wiped: stage extents may hold older
+	// copies of what was deleted. Never skipped because it reads as zeros.
+	for _, p := range due {
+		if err := a.unowned(v, &p); err != nil {
+			return err
+		}
+	}
+	for _, p := range due {
+		if err := a.wipe(p.Extent); err != nil {
+			return err
+		}
+	}
+	if err := a.syncFile(); err != nil {
+		return err
+	}
+	if err := a.checkpoint(due); err != nil { // C7
+		return err
+	}
+	if err := a.mirror(); err != nil {
+		return err
+	}
+	a.dirty = false
+	return a.truncate() // C8
+}
+
+// due returns the extents that may be wiped now: of the retire set, the stage set and the pending part of
+// the free tree, what no reader needs.
+func (a *Archive) due(v *view) ([]journal.Planned, error) {
+	free := map[uint64]bool{}
+	var due []journal.Planned
+	wiping := false
+	take := func(p journal.Planned, must bool) error {
+		ok, seen := free[p.Generation]
+		if !seen {
+			busy, err := readersBelow(a.f, p.Generation)
+			if err != nil {
+				return err
+			}
+			ok = !busy
+			free[p.Generation] = ok
+		}
+		if ok {
+			due = append(due, p)
+			wiping = wiping || must
+		}
+		return nil
+	}
+	for _, p := range v.commit.Retire {
+		if err := take(p, true); err != nil {
+			return nil, err
+		}
+	}
+	for _, p := range v.commit.Stage {
+		if err := take(p, false); err != nil {
+			return nil, err
+		}
+	}
+	if v.commit.Counters.Pending > 0 {
+		it := index.NewIter(a, index.Free, v.tree(index.Free))
+		for ok := it.Seek(nil); ok && len(due) < format.MaxSetExtents/2; ok = it.Next() {
+			e, err := index.DecodeFree(it.Key(), it.Value())
+			if err != nil {
+				return nil, err
+			}
+			if e.State == index.FreeWiped {
+				continue
+			}
+			p := journal.Planned{Extent: e.Ext, Generation: e.Gen, Kind: journal.OwnerSeveral, Deleted: e.State == index.FreePending}
+			if err := take(p, e.State == index.FreePending); err != nil {
+				return nil, err
+			}
+		}
+		if err := it.Err(); err != nil {
+			return nil, err
+		}
+	}
+	if !wiping {
+		return nil, nil
+	}
+	byOffset(due)
+	return due, nil
+}
+
+var zeros [1 << 20]byte
+
+// wipe overwrites an extent with zeros, without a sync.
+func (a *Archive) wipe(e format.Extent) error {
+	for off := e.Off; off < e.End(); {
+		n := min(e.End()-off, int64(len(zeros)))
+		if err := a.writeAt(zeros[:n], off); err != nil {
+			return err
+		}
+		a.stats.BytesWiped.Add(uint64(n))
+		off += n
+	}
+	return nil
+}
+
+// checkpoint publishes a root in which the wiped extents are free: as many as the stage set should have,
+// the rest in the free tree, and none at the end of the archive when that is worth a truncation (C7, C8).
+func (a *Archive) checkpoint(wiped []journal.Planned) error {
+	t, err := a.begin()
+	if err != nil {
+		return err
+	}
+	defer func() { a.tx, t.done = nil, true }()
+	done := map[int64]bool{}
+	for _, p := range wiped {
+		done[p.Off] = true
+	}
+	left := func(set []journal.Planned) (out []journal.Planned) {
+		for _, p := range set {
+			if !done[p.Off] {
+				out = append(out, p)
+			}
+		}
+		return out
+	}
+	retire := left(a.cur.commit.Retire)
+	t.space.held = left(t.space.held)
+	t.space.usable = left(t.space.usable)
+	edits := newFreeEdits(t)
+	if a.cur.commit.Counters.Pending > 0 {
+		for _, p := range wiped {
+			key := index.AppendNumKey(nil, uint64(p.Off))
+			if _, ok, err := index.Get(a, index.Free, t.base.tree(index.Free), key); err != nil {
+				return err
+			} else if ok {
+				edits.del[p.Off] = true
+				edits.pending--
+			}
+		}
+	}
+	// What the wipe gave, joined; a wiped extent has no former owner any more.
+	var clean []journal.Planned
+	for _, p := range wiped {
+		clean = append(clean, journal.Planned{Extent: p.Extent, Generation: p.Generation})
+	}
+	clean = join(clean)
+	t.giveBack(&clean, edits)
+	room, count := int64(4*stageRefill), stageExtents-len(t.space.held)
+	for _, p := range clean {
+		if room > 0 && count > 0 {
+			room -= p.Len
+			count--
+			t.space.usable = append(t.space.usable, p)
+		} else {
+			edits.add(p, index.FreeWiped)
+		}
+	}
+	byOffset(t.space.usable)
+	k := a.cur.commit.Counters
+	roots := a.cur.roots
+	if roots[index.Free-1], err = edits.apply(&k); err != nil {
+		return err
+	}
+	k.NodeBytes = uint64(int64(k.NodeBytes) + t.nodes)
+	t.space.held = append(t.space.held, journal.Planned{Extent: a.cur.super.CommitExtent(), Generation: t.gen, Kind: journal.OwnerCommit})
+	c := &journal.Commit{Counters: k, Options: a.cur.commit.Options, Retire: retire, OpenPacks: a.cur.commit.OpenPacks}
+	c.Carry(a.cur.commit)
+	return t.publish(context.Background(), c, roots)
+}
+
+// truncateMin is the least that giving space back at the end of an archive is worth two more syncs for.
+const truncateMin = 1 << 20
+
+// giveBack lowers the logical end below free extents at the end of the archive.
+func (t *Tx) giveBack(clean *[]journal.Planned, edits *freeEdits) {
+	end := t.space.end
+	set := *clean
+	for {
+		if n := len(set); n > 0 && set[n-1].End() == end {
+			end = set[n-1].Off
+			set = set[:n-1]
+			continue
+		}
+		if n, ok := edits.neighbour(format.Extent{Off: end, Len: 0}); ok && n.Ext.End() == end {
+			edits.drop(n)
+			edits.free -= n.Ext.Len
+			end = n.Ext.Off
+			continue
+		}
+		break
+	}
+	if t.space.end-end < max(truncateMin, t.space.end/16) {
+		// Not worth it: what was taken off goes back as one free extent.
+		if end < t.space.end {
+			rest := journal.Planned{Extent: format.Extent{Off: end, Len: t.space.end - end}}
+			for _, p := range *clean {
+				if p.Off >= end {
+					rest.Generation = max(rest.Generation, p.Generation)
+				}
+			}
+			set = append(set, rest)
+		}
+		*clean = set
+		return
+	}
+	*clean = set
+	t.space.end = end
+}
+
+// truncate gives the space past the logical end back (C8): wiped and synced before it is cut off. It may
+// only be called when every copy names the current generation.
+func (a *Archive) truncate() error {
+	size, err := a.f.Size()
+	if err != nil {
+		return err
+	}
+	end := a.cur.super.End
+	if size <= end {
+		return nil
+	}
+	if busy, err := readersBelow(a.f, a.cur.super.Generation); err != nil || busy {
+		return err
+	}
+	if err := a.wipe(format.Extent{Off: end, Len: size - end}); err != nil {
+		return err
+	}
+	if err := a.syncFile(); err != nil {
+		return err
+	}
+	if err := a.f.Truncate(end); err != nil {
+		return a.poisoned(fmt.Errorf("truncating to %d bytes: %w", end, err))
+	}
+	return a.syncFile()
+}
+
+// scrub overwrites what a transaction that was not published has staged, and cuts the end off again. The
+// archive is as clean as before.
+func (a *Archive) scrub(t *Tx) error {
+	for _, p := range t.base.commit.Stage {
+		held := false
+		for _, h := range t.space.held {
+			held = held || h.Off <= p.Off && p.End() <= h.End()
+		}
+		// A part of a stage extent may have been written when it is no longer whole in the usable list.
+		for _, u := range t.space.usable {
+			held = held || u.Extent == p.Extent
+		}
+		if !held {
+			if err := a.wipe(p.Extent); err != nil {
+				return err
+			}
+		}
+	}
+	size, err := a.f.Size()
+	if err != nil {
+		return err
+	}
+	if size > a.cur.super.End {
+		if err := a.truncate(); err != nil {
+			return err
+		}
+	}
+	if !a.copies.AllEqual() || a.clean {
+		return nil
+	}
+	if err := a.syncFile(); err != nil {
+		return err
+	}
+	if err := journal.WriteMark(writerAt{a}, a.cur.super); err != nil {
+		return err
+	}
+	a.clean = true
+	return nil
+}

@@ -1,0 +1,172 @@
+package store
+
+import (
+	"iter"
+	"maps"
+	"slices"
+
+	"lockbox/internal/format"
+	"lockbox/internal/index"
+	"lockbox/internal/journal"
+)
+
+// freeEdits gathers changes of the free tree: extents that join it, extents taken out of it.
+type freeEdits struct {
+	t       *Tx
+	root    index.Root
+	put     map[int64]index.FreeExtent
+	del     map[int64]bool
+	free    int64 // change of wiped bytes
+	pending int64 // change of extents not wiped
+	err     error
+}
+
+func newFreeEdits(t *Tx) *freeEdits {
+	return &freeEdits{t: t, root: t.base.tree(index.Free), put: map[int64]index.FreeExtent{}, del: map[int64]bool{}}
+}
+
+// add puts an extent into the free tree. A wiped one is joined with wiped neighbours there.
+func (f *freeEdits) add(p journal.Planned, state index.FreeState) {
+	e := index.FreeExtent{Ext: p.Extent, Gen: p.Generation, State: state}
+	if state != index.FreeWiped {
+		f.pending++
+		f.put[e.Ext.Off] = e
+		return
+	}
+	f.free += p.Len
+	for {
+		n, ok := f.neighbour(e.Ext)
+		if !ok {
+			break
+		}
+		f.drop(n)
+		e.Gen = max(e.Gen, n.Gen)
+		e.Ext = format.Extent{Off: min(e.Ext.Off, n.Ext.Off), Len: e.Ext.Len + n.Ext.Len}
+	}
+	f.put[e.Ext.Off] = e
+}
+
+// drop takes a record out, of the edits or of the tree.
+func (f *freeEdits) drop(e index.FreeExtent) {
+	if _, ok := f.put[e.Ext.Off]; ok {
+		delete(f.put, e.Ext.Off)
+		return
+	}
+	f.del[e.Ext.Off] = true
+}
+
+// neighbour finds a wiped record that touches e, in the edits or in the tree.
+func (f *freeEdits) neighbour(e format.Extent) (index.FreeExtent, bool) {
+	for _, n := range f.put {
+		if n.State == index.FreeWiped && (n.Ext.End() == e.Off || n.Ext.Off == e.End()) {
+			return n, true
+		}
+	}
+	if f.root.Height == 0 || f.err != nil {
+		return index.FreeExtent{}, false
+	}
+	it := index.NewIter(f.t.a, index.Free, f.root)
+	before := func() bool { return it.SeekLE(index.AppendNumKey(nil, uint64(e.Off-1))) }
+	after := func() bool { return it.Seek(index.AppendNumKey(nil, uint64(e.End()))) }
+	for _, seek := range []func() bool{before, after} {
+		if !seek() {
+			if err := it.Err(); err != nil {
+				f.err = err
+			}
+			continue
+		}
+		n, err := index.DecodeFree(it.Key(), it.Value())
+		if err != nil {
+			f.err = err
+			return index.FreeExtent{}, false
+		}
+		if n.State == index.FreeWiped && !f.del[n.Ext.Off] && (n.Ext.End() == e.Off || n.Ext.Off == e.End()) {
+			return n, true
+		}
+	}
+	return index.FreeExtent{}, false
+}
+
+// refill moves extents from the free tree to the stage set, from the front of the file, so that the next
+// transaction finds room there.
+func (f *freeEdits) refill() error {
+	if f.root.Height == 0 {
+		return f.err
+	}
+	t := f.t
+	it := index.NewIter(t.a, index.Free, f.root)
+	room := int64(4 * stageRefill)
+	count := 64
+	for ok := it.Seek(nil); ok && room > 0 && count > 0; ok = it.Next() {
+		e, err := index.DecodeFree(it.Key(), it.Value())
+		if err != nil {
+			return err
+		}
+		if e.State == index.FreePending || f.del[e.Ext.Off] {
+			continue
+		}
+		f.del[e.Ext.Off] = true
+		take := e.Ext
+		if e.State == index.FreeWiped {
+			if take.Len > room {
+				// A large one is taken from its front only; the rest stays wiped and free.
+				take.Len = format.AlignUp(room, t.a.sector)
+				rest := index.FreeExtent{Ext: format.Extent{Off: take.End(), Len: e.Ext.Len - take.Len}, Gen: e.Gen, State: e.State}
+				if rest.Ext.Len > 0 {
+					f.put[rest.Ext.Off] = rest
+				} else {
+					take = e.Ext
+				}
+			}
+			f.free -= take.Len
+		} else {
+			f.pending--
+		}
+		kind := journal.OwnerNone
+		if e.State != index.FreeWiped {
+			kind = journal.OwnerSeveral
+		}
+		t.space.held = append(t.space.held, journal.Planned{Extent: take, Generation: e.Gen, Kind: kind})
+		room -= take.Len
+		count--
+	}
+	byOffset(t.space.held)
+	return it.Err()
+}
+
+// apply writes the edits and returns the new root. The extents of nodes it supersedes go to the stage
+// set: a node of the free tree holds nothing but offsets.
+func (f *freeEdits) apply(k *journal.Counters) (index.Root, error) {
+	t := f.t
+	if f.err != nil {
+		return f.root, f.err
+	}
+	k.FreeBytes = uint64(int64(k.FreeBytes) + f.free)
+	k.Pending = uint64(int64(k.Pending) + f.pending)
+	if len(f.put)+len(f.del) == 0 {
+		return f.root, nil
+	}
+	var ops iter.Seq[index.Op] = func(yield func(index.Op) bool) {
+		offs := slices.Collect(maps.Keys(f.put))
+		for off := range f.del {
+			if _, ok := f.put[off]; !ok {
+				offs = append(offs, off)
+			}
+		}
+		slices.Sort(offs)
+		for _, off := range offs {
+			op := index.Op{Key: index.AppendNumKey(nil, uint64(off)), Delete: true}
+			if e, ok := f.put[off]; ok {
+				op.Value, op.Delete = index.AppendFree(nil, &e), false
+			}
+			if !yield(op) {
+				return
+			}
+		}
+	}
+	root, err := index.Apply(t.a, t, index.Free, f.root, t.a.suite.TagSize(), nodeSize, ops)
+	t.space.held = append(append(t.space.held, t.retired...), t.unused...)
+	t.retired, t.unused = nil, nil
+	byOffset(t.space.held)
+	return root, err
+}

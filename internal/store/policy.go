@@ -1,0 +1,47 @@
+package store
+
+import (
+	"math/bits"
+	"runtime"
+
+	"lockbox/internal/frames"
+)
+
+// Sizes that a writer chooses. The format lets each archive have others; docs/decisions has the
+// measurements behind these.
+const (
+	nodeSize   = 8 << 10  // bytes of a tree node
+	blockShift = 14       // 16 KiB verification blocks of raw frames
+	rawUnit    = 1 << 20  // plain bytes of a frame of a content that does not compress
+	minPack    = 16 << 10 // plain bytes of the smallest class's packs
+	maxPack    = 256 << 10
+	packFactor = 16        // a pack's target over its class's largest file
+	smallMax   = 128 << 10 // a larger file has frames of its own
+)
+
+// unit is the plain length of the frames of a large content.
+func unit(l frames.Level) int {
+	switch l {
+	case frames.LevelNone:
+		return rawUnit
+	case frames.LevelBest:
+		return 1 << 20
+	}
+	return 256 << 10
+}
+
+// Pack classes: class k holds files of at most minPack/packFactor << k bytes.
+const packClasses = 8
+
+// classOf returns the pack class of a file of size bytes, 1 to smallMax.
+func classOf(size int64) uint8 {
+	return uint8(bits.Len64(uint64((size - 1) / (minPack / packFactor))))
+}
+
+// packTarget is the plain length at which a pack of a class is closed.
+func packTarget(class uint8) int {
+	return min(minPack<<class, maxPack)
+}
+
+// AutoJobs is the number of workers that --jobs auto means: one per CPU, six at most.
+func AutoJobs() int { return min(runtime.GOMAXPROCS(0), 6) }

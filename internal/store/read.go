@@ -1,0 +1,222 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"lockbox/internal/format"
+	"lockbox/internal/frames"
+	"lockbox/internal/index"
+	"lockbox/internal/seal"
+)
+
+// pread fills b from the archive file. Bytes that are missing there are damage; other errors are not.
+func (a *Archive) pread(b []byte, off int64, record string) error {
+	n, err := a.f.ReadAt(b, off)
+	a.stats.Reads.Add(1)
+	a.stats.BytesRead.Add(uint64(n))
+	switch {
+	case n == len(b):
+		return nil
+	case err == nil || errors.Is(err, io.EOF):
+		return format.Corrupt(record, off, "file cut short")
+	}
+	return fmt.Errorf("reading %s at offset %d: %w", record, off, err)
+}
+
+// Node implements index.Source: a verified node, shared through the cache.
+func (a *Archive) Node(t index.Tree, ref index.Ref, level int) (*index.Node, error) {
+	v, err := a.cache.get(cacheKey{ref.Attempt, uint64(t)<<32 | uint64(ref.Seq), cacheNode}, func() (any, int64, error) {
+		n, err := a.readNode(t, ref, level)
+		return n, int64(ref.Len) + 128, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	n := v.(*index.Node)
+	if n.Level() != level {
+		return nil, format.Corrupt("node", ref.Off, "level %d where %d is due", n.Level(), level)
+	}
+	return n, nil
+}
+
+func (a *Archive) readNode(t index.Tree, ref index.Ref, level int) (*index.Node, error) {
+	if ref.Len == 0 || ref.Len > format.MaxNode || ref.Off < format.DataStart || ref.Off > format.MaxLogicalEnd {
+		return nil, format.Corrupt("node reference", ref.Off, "out of range")
+	}
+	b := make([]byte, ref.Len)
+	if err := a.pread(b, ref.Off, t.String()+" node"); err != nil {
+		return nil, err
+	}
+	ctx := nodeContext(a.id, t, &ref)
+	if !a.suite.Open(&ctx, seal.KindNode, 1<<32-1, b, ref.Tag[:]) {
+		return nil, format.Corrupt(t.String()+" node", ref.Off, "tag does not verify")
+	}
+	a.stats.NodesDecoded.Add(1)
+	return index.ParseNode(b, t, level, a.suite.TagSize(), ref.Off)
+}
+
+func nodeContext(archive format.ID, t index.Tree, ref *index.Ref) seal.Context {
+	return seal.Context{Archive: archive, Attempt: ref.Attempt, Number: uint64(ref.Seq), Plain: ref.Len, Stored: ref.Len, Codec: uint8(t)}
+}
+
+func (a *Archive) content(v *view, number uint64) (index.Content, error) {
+	var key [8]byte
+	value, ok, err := index.Get(a, index.Contents, v.tree(index.Contents), index.AppendNumKey(key[:0], number))
+	if err != nil {
+		return index.Content{}, err
+	}
+	if !ok {
+		return index.Content{}, format.Corrupt("contents tree", -1, "content %d is missing", number)
+	}
+	return index.DecodeContent(value)
+}
+
+// frameRef is a frame as reading needs it: its info and where its stored bytes stand.
+type frameRef struct {
+	frames.Info
+	ext format.Extent
+}
+
+func (f *frameRef) storedOff(tagSize int) int64 { return f.ext.Off + int64(frames.HeaderSize(tagSize)) }
+
+// toRef turns an index record into what reading needs.
+func toRef(number uint64, r *index.Frame) frameRef {
+	return frameRef{
+		Info: frames.Info{Number: number, Attempt: r.Attempt, Codec: r.Codec, BlockShift: r.BlockShift, Class: r.Class,
+			Plain: r.Plain, Stored: r.Stored, MemberTable: r.MemberTable, Commitment: r.Commitment},
+		ext: r.Ext,
+	}
+}
+
+func (a *Archive) checkRef(f *frameRef) error {
+	if what := f.Valid(); what != "" {
+		return format.Corrupt("frame record", -1, "frame %d: %s", f.Number, what)
+	}
+	if f.Used(a.suite.TagSize()) > f.ext.Len {
+		return format.Corrupt("frame record", -1, "frame %d: extent too short", f.Number)
+	}
+	return nil
+}
+
+func (a *Archive) frame(v *view, number uint64) (frameRef, error) {
+	var key [8]byte
+	value, ok, err := index.Get(a, index.Frames, v.tree(index.Frames), index.AppendNumKey(key[:0], number))
+	if err != nil {
+		return frameRef{}, err
+	}
+	if !ok {
+		return frameRef{}, format.Corrupt("frames tree", -1, "frame %d is missing", number)
+	}
+	r, err := index.DecodeFrameLean(value, a.suite.TagSize(), v.super.Sector)
+	if err != nil {
+		return frameRef{}, err
+	}
+	f := toRef(number, &r)
+	return f, a.checkRef(&f)
+}
+
+// decodeFrame turns the stored bytes of a frame with one tag, which it may change, into plain bytes:
+// verified, then decoded into dst, whose length is the frame's plain length.
+func (a *Archive) decodeFrame(f *frameRef, stored, dst []byte) error {
+	c, err := frames.Check(a.suite, a.id, &f.Info, stored)
+	if err != nil {
+		return err
+	}
+	a.stats.BlocksVerified.Add(1)
+	if f.Codec != frames.Raw {
+		a.stats.FramesDecoded.Add(1)
+	}
+	return c.Decode(dst)
+}
+
+// plainFrame returns the decoded bytes of a frame with one tag, shared through the cache.
+func (a *Archive) plainFrame(f *frameRef) ([]byte, error) {
+	v, err := a.cache.get(cacheKey{f.Attempt, f.Number, cacheFrame}, func() (any, int64, error) {
+		buf := getBuf(int(f.Stored))
+		defer putBuf(buf)
+		if err := a.pread(*buf, f.storedOff(a.suite.TagSize()), "frame"); err != nil {
+			return nil, 0, err
+		}
+		dst := make([]byte, f.Plain)
+		if err := a.decodeFrame(f, *buf, dst); err != nil {
+			return nil, 0, err
+		}
+		return dst, int64(len(dst)) + 128, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return v.([]byte), nil
+}
+
+// table returns the verified tag table of a raw frame with blocks, shared through the cache.
+func (a *Archive) table(f *frameRef) (*frames.Table, error) {
+	v, err := a.cache.get(cacheKey{f.Attempt, f.Number, cacheTable}, func() (any, int64, error) {
+		b := make([]byte, f.TableSize(a.suite.TagSize()))
+		if err := a.pread(b, f.storedOff(a.suite.TagSize())+int64(f.Stored), "tag table"); err != nil {
+			return nil, 0, err
+		}
+		t, err := frames.CheckTable(a.suite, a.id, &f.Info, b)
+		if err != nil {
+			return nil, 0, err
+		}
+		return t, int64(t.Size()), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return v.(*frames.Table), nil
+}
+
+// readRaw fills dst with the bytes from off on of a raw frame with blocks. Whole blocks are read and
+// verified in dst itself; of a block that is wanted in part, the whole is read beside it. On failure
+// dst holds zeros.
+func (a *Archive) readRaw(f *frameRef, t *frames.Table, dst []byte, off int64) (err error) {
+	defer func() {
+		if err != nil {
+			clear(dst)
+		}
+	}()
+	base := f.storedOff(a.suite.TagSize())
+	for len(dst) > 0 {
+		first := int(off >> f.BlockShift)
+		lo, hi := t.BlockRange(first)
+		if off != lo || int64(len(dst)) < hi-lo {
+			// A block at either end that is wanted in part; when both ends lie in neighbours, one read.
+			last := int((off + int64(len(dst)) - 1) >> f.BlockShift)
+			if last == first+1 {
+				_, hi = t.BlockRange(last)
+			}
+			buf := getBuf(int(hi - lo))
+			if err := a.openBlocks(t, first, *buf, base+lo); err != nil {
+				putBuf(buf)
+				return err
+			}
+			n := copy(dst, (*buf)[off-lo:])
+			putBuf(buf)
+			a.stats.BytesCopied.Add(uint64(n))
+			dst, off = dst[n:], off+int64(n)
+			continue
+		}
+		n := int64(len(dst))
+		if off+n < int64(f.Stored) {
+			n &^= 1<<f.BlockShift - 1
+		}
+		if err := a.openBlocks(t, first, dst[:n], base+lo); err != nil {
+			return err
+		}
+		dst, off = dst[n:], off+n
+	}
+	return nil
+}
+
+func (a *Archive) openBlocks(t *frames.Table, first int, b []byte, off int64) error {
+	if err := a.pread(b, off, "frame"); err != nil {
+		return err
+	}
+	lo, hi := t.BlockRange(first)
+	a.stats.BlocksVerified.Add(uint64((int64(len(b)) + hi - lo - 1) / (hi - lo)))
+	return t.Open(first, b)
+}

@@ -1,0 +1,78 @@
+package store
+
+import (
+	"cmp"
+	"slices"
+
+	"lockbox/internal/format"
+	"lockbox/internal/journal"
+)
+
+// space is where a transaction may write: what is left of the committed root's stage set, as far as
+// every copy of the superblock is past the generation that retired an extent and no reader needs it,
+// and everything past the logical end.
+type space struct {
+	usable []journal.Planned // by offset
+	held   []journal.Planned // stage extents that may not be written yet
+	end    int64
+}
+
+// alloc returns an extent of n bytes, a multiple of the sector size: the first usable one that is long
+// enough, else the end of the archive. With keep, no usable extent is used up whole, so that the
+// number of extents stays as it is.
+func (s *space) alloc(n int64, keep bool) format.Extent {
+	for i := range s.usable {
+		p := &s.usable[i]
+		if p.Len < n || keep && p.Len == n {
+			continue
+		}
+		e := format.Extent{Off: p.Off, Len: n}
+		p.Off += n
+		p.Len -= n
+		if p.Len == 0 {
+			s.usable = slices.Delete(s.usable, i, i+1)
+		}
+		return e
+	}
+	e := format.Extent{Off: s.end, Len: n}
+	s.end += n
+	return e
+}
+
+// stage is the next root's stage set: what is left, whether it could be written now or not.
+func (s *space) stage() []journal.Planned {
+	set := append(slices.Clone(s.usable), s.held...)
+	byOffset(set)
+	return set
+}
+
+// byOffset sorts a set.
+func byOffset(set []journal.Planned) {
+	slices.SortFunc(set, func(x, y journal.Planned) int { return cmp.Compare(x.Off, y.Off) })
+}
+
+// join merges neighbours of a sorted set. What a joined extent was before is no longer one owner.
+func join(set []journal.Planned) []journal.Planned {
+	out := set[:0]
+	for _, p := range set {
+		if n := len(out); n > 0 && out[n-1].End() == p.Off {
+			q := &out[n-1]
+			if q.Kind != p.Kind || q.Owner != p.Owner || p.Kind != journal.OwnerNone {
+				q.Kind, q.Owner = journal.OwnerSeveral, 0
+			}
+			q.Len += p.Len
+			q.Generation = max(q.Generation, p.Generation)
+			q.Deleted = q.Deleted || p.Deleted
+			continue
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+func totalLen(set []journal.Planned) (n int64) {
+	for _, p := range set {
+		n += p.Len
+	}
+	return n
+}

@@ -1,0 +1,517 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"time"
+
+	"lockbox/internal/format"
+	"lockbox/internal/frames"
+	"lockbox/internal/index"
+	"lockbox/internal/journal"
+	"lockbox/internal/pathsafe"
+	"lockbox/internal/seal"
+)
+
+// Tx is a transaction. Nothing of it is visible, to this handle either, before Commit returns. It is
+// for one goroutine.
+type Tx struct {
+	a       *Archive
+	base    *view
+	gen     uint64 // of the root it will publish
+	attempt format.ID
+	space   space
+	out     writeBuffer
+	nodeSeq uint32
+	done    bool
+	err     error // the first failure; the transaction can only be rolled back
+
+	entries entryOps
+	moved   bool // an existing entry was removed, replaced or renamed: what is superseded held deleted things
+
+	firstContent uint64 // number of the first content of this transaction
+	fresh        []newContent
+	changed      map[uint64]*index.Content // committed contents with other references or runs
+	dupes        map[uint64]uint64         // digest prefix → content of this transaction
+	sizes        map[int64]bool            // sizes of this transaction's large contents
+
+	firstFrame uint64
+	nextFrame  uint64
+	frames     []index.Frame       // this transaction's, from firstFrame on; written by the ordered writer
+	gone       map[uint64]bool     // frames, committed or new, that nothing references any more
+	packs      [packClasses]*pack  // open packs
+	openPacks  [packClasses]uint64 // what the next root will say
+	pipe       *pipeline
+
+	retired []journal.Planned // extents of the base generation that this one supersedes
+	unused  []journal.Planned // extents written in this transaction and dropped again
+	sum     Summary
+	nodes   int64 // change of the bytes in nodes' extents
+}
+
+// Summary is what a transaction did.
+type Summary struct {
+	Generation               uint64
+	Root                     format.Digest
+	Added, Replaced, Removed int   // entries
+	PlainBytes               int64 // read from sources
+	StoredBytes              int64 // written as frames, stored lengths
+}
+
+// newContent is a content of this transaction; compact, for a transaction may have millions.
+type newContent struct {
+	digest format.Digest
+	size   int64
+	frame  uint64 // 0: in an open pack
+	off    int64
+	refs   uint32
+	unit   uint32
+}
+
+// entryOps is a log of changes to entries, in one arena.
+type entryOps struct {
+	buf []byte
+	ops []entryOp
+}
+
+type entryOp struct {
+	off     int
+	klen    int32
+	vlen    int32 // -1: delete
+	content uint64
+}
+
+func (e *entryOps) key(o *entryOp) []byte   { return e.buf[o.off : o.off+int(o.klen)] }
+func (e *entryOps) value(o *entryOp) []byte { return e.buf[o.off+int(o.klen):][:o.vlen] }
+
+func (e *entryOps) put(en *index.Entry) {
+	off := len(e.buf)
+	e.buf = en.Path.AppendKey(e.buf)
+	klen := len(e.buf) - off
+	e.buf = index.AppendEntry(e.buf, en)
+	e.ops = append(e.ops, entryOp{off, int32(klen), int32(len(e.buf) - off - klen), en.Content})
+}
+
+func (e *entryOps) remove(p pathsafe.Path) {
+	off := len(e.buf)
+	e.buf = p.AppendKey(e.buf)
+	e.ops = append(e.ops, entryOp{off, int32(len(e.buf) - off), -1, 0})
+}
+
+// writeBuffer gathers neighbouring writes into large ones.
+type writeBuffer struct {
+	a   *Archive
+	off int64
+	b   []byte
+}
+
+func (w *writeBuffer) write(b []byte, off int64) error {
+	if len(w.b) > 0 && (w.off+int64(len(w.b)) != off || len(w.b)+len(b) > 1<<20) {
+		if err := w.flush(); err != nil {
+			return err
+		}
+	}
+	if len(b) >= 1<<18 {
+		return w.a.writeAt(b, off)
+	}
+	if len(w.b) == 0 {
+		w.off = off
+	}
+	w.b = append(w.b, b...)
+	return nil
+}
+
+func (w *writeBuffer) flush() error {
+	if len(w.b) == 0 {
+		return nil
+	}
+	err := w.a.writeAt(w.b, w.off)
+	w.b = w.b[:0]
+	return err
+}
+
+// Begin starts a transaction on a handle opened for writing. The archive must be as the handle left
+// it: something else's change is refused.
+func (a *Archive) Begin(ctx context.Context) (*Tx, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case !a.writer:
+		return nil, errors.New("archive is open for reading only")
+	case a.closed:
+		return nil, fs.ErrClosed
+	case a.poison != nil:
+		return nil, a.poison
+	case a.tx != nil:
+		return nil, errors.New("a transaction is already open")
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := a.unchanged(); err != nil {
+		return nil, err
+	}
+	if a.temp == nil && !a.copies.AllEqual() {
+		// Stage extents may be written only when every copy is past them.
+		if err := a.mirror(); err != nil {
+			return nil, err
+		}
+	}
+	if n := len(a.cur.commit.Retire); n > retireSoft || totalLen(a.cur.commit.Retire) > retireBytes {
+		if err := a.tidy(); err != nil {
+			return nil, err
+		}
+	}
+	return a.begin()
+}
+
+// begin makes the transaction itself.
+func (a *Archive) begin() (*Tx, error) {
+	v := a.cur
+	k := &v.commit.Counters
+	t := &Tx{a: a, base: v, gen: v.super.Generation + 1, out: writeBuffer{a: a},
+		firstContent: k.NextContent, firstFrame: k.NextFrame, nextFrame: k.NextFrame,
+		changed: map[uint64]*index.Content{}, dupes: map[uint64]uint64{}, sizes: map[int64]bool{}, gone: map[uint64]bool{},
+	}
+	if t.gen > maxGen {
+		return nil, format.Corrupt("superblock", 0, "generation %d is out of range", t.gen)
+	}
+	if _, err := io.ReadFull(a.opt.Entropy, t.attempt[:]); err != nil {
+		return nil, fmt.Errorf("drawing an attempt id: %w", err)
+	}
+	for i := range t.openPacks {
+		t.openPacks[i] = journal.NoFrame
+		if i < len(v.commit.OpenPacks) {
+			t.openPacks[i] = v.commit.OpenPacks[i]
+		}
+	}
+	t.space.end = v.super.End
+	if a.temp == nil {
+		free := map[uint64]bool{}
+		for _, p := range v.commit.Stage {
+			ok, seen := free[p.Generation]
+			if !seen {
+				busy, err := readersBelow(a.f, p.Generation)
+				if err != nil {
+					return nil, err
+				}
+				ok = !busy
+				free[p.Generation] = ok
+			}
+			if ok {
+				ok = a.unowned(v, &p) == nil
+			}
+			if ok {
+				t.space.usable = append(t.space.usable, p)
+			} else {
+				t.space.held = append(t.space.held, p)
+			}
+		}
+		if a.clean {
+			// The mark says that nothing was written since: not true from the first staged byte on.
+			if err := journal.ClearMark(writerAt{a}); err != nil {
+				return nil, err
+			}
+			a.clean = false
+		}
+	}
+	a.tx = t
+	return t, nil
+}
+
+// fail records the first failure of the transaction.
+func (t *Tx) fail(err error) error {
+	if t.err == nil {
+		t.err = err
+	}
+	return err
+}
+
+func (t *Tx) usableErr() error {
+	switch {
+	case t.done:
+		return errors.New("the transaction has ended")
+	case t.err != nil:
+		return t.err
+	}
+	return t.a.poison
+}
+
+// Remove deletes one entry of the committed generation; fs.ErrNotExist when there is none.
+func (t *Tx) Remove(p pathsafe.Path) error {
+	if err := t.usableErr(); err != nil {
+		return err
+	}
+	if _, err := t.a.getEntry(t.base, p); err != nil {
+		return err
+	}
+	t.entries.remove(p)
+	return nil
+}
+
+// Move gives one entry of the committed generation another path. Its content stays where it is.
+func (t *Tx) Move(from, to pathsafe.Path) error {
+	if err := t.usableErr(); err != nil {
+		return err
+	}
+	e, err := t.a.getEntry(t.base, from)
+	if err != nil || from == to {
+		return err
+	}
+	if e.Content != 0 {
+		if err := t.reference(e.Content, 1); err != nil {
+			return err
+		}
+	}
+	t.entries.remove(from)
+	e.Path = to
+	t.entries.put(&e)
+	return nil
+}
+
+// reference changes the number of references to a content.
+func (t *Tx) reference(n uint64, by int64) error {
+	if n >= t.firstContent {
+		if i := n - t.firstContent; i < uint64(len(t.fresh)) {
+			t.fresh[i].refs = uint32(int64(t.fresh[i].refs) + by)
+			return nil
+		}
+		return format.Corrupt("entry", -1, "content %d has never been given out", n)
+	}
+	c, err := t.content(n)
+	if err != nil {
+		return err
+	}
+	if by < 0 && c.Refs == 0 {
+		return format.Corrupt("contents tree", -1, "content %d has fewer references than entries", n)
+	}
+	c.Refs = uint64(int64(c.Refs) + by)
+	return nil
+}
+
+// content returns a committed content for changing.
+func (t *Tx) content(n uint64) (*index.Content, error) {
+	if c := t.changed[n]; c != nil {
+		return c, nil
+	}
+	c, err := t.a.content(t.base, n)
+	if err != nil {
+		return nil, err
+	}
+	t.changed[n] = &c
+	return &c, nil
+}
+
+// Rollback ends the transaction; the archive stays as it was. What was staged is overwritten.
+func (t *Tx) Rollback() error {
+	t.a.mu.Lock()
+	defer t.a.mu.Unlock()
+	if t.done {
+		return nil
+	}
+	return t.rollback()
+}
+
+func (t *Tx) rollback() error {
+	t.done = true
+	t.a.tx = nil
+	t.stopPipe()
+	if t.a.temp != nil || t.a.poison != nil {
+		return nil // the file has no name yet, or recovery will wipe it
+	}
+	return t.a.scrub(t)
+}
+
+// Write implements index.Sink: it seals a node and stores it.
+func (t *Tx) Write(tree index.Tree, _ int, b []byte) (index.Ref, error) {
+	ref := index.Ref{Len: uint32(len(b)), Seq: t.nodeSeq, Attempt: t.attempt}
+	t.nodeSeq++
+	size := format.AlignUp(int64(len(b)), t.a.sector)
+	ext := t.space.alloc(size, false)
+	ref.Off = ext.Off
+	buf := getBuf(int(size))
+	defer putBuf(buf)
+	clear((*buf)[copy(*buf, b):])
+	ctx := nodeContext(t.a.id, tree, &ref)
+	t.a.suite.Seal(&ctx, seal.KindNode, 1<<32-1, (*buf)[:len(b)], ref.Tag[:])
+	t.nodes += size
+	t.a.stats.NodesWritten.Add(1)
+	return ref, t.out.write(*buf, ext.Off)
+}
+
+// Retire implements index.Sink.
+func (t *Tx) Retire(tree index.Tree, _ int, ref index.Ref) {
+	p := journal.Planned{Generation: t.gen, Kind: journal.OwnerNode, Owner: uint64(tree),
+		Extent: format.Extent{Off: ref.Off, Len: format.AlignUp(int64(ref.Len), t.a.sector)}}
+	t.nodes -= p.Len
+	if ref.Attempt == t.attempt {
+		p.Kind, p.Owner = journal.OwnerNone, 0
+		t.unused = append(t.unused, p)
+		return
+	}
+	t.retired = append(t.retired, p)
+}
+
+// sortEntries puts the log of entries into order, keeps the last change of each key, and takes the
+// references of what it supersedes back.
+func (t *Tx) sortEntries() error {
+	e := &t.entries
+	order := func(x, y entryOp) int { return bytes.Compare(e.key(&x), e.key(&y)) }
+	if !slices.IsSortedFunc(e.ops, order) {
+		slices.SortStableFunc(e.ops, order)
+	}
+	kept := e.ops[:0]
+	for i, o := range e.ops {
+		if i+1 < len(e.ops) && bytes.Equal(e.key(&o), e.key(&e.ops[i+1])) {
+			if o.content != 0 {
+				if err := t.reference(o.content, -1); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		kept = append(kept, o)
+	}
+	e.ops = kept
+	root := t.base.tree(index.Entries)
+	kept = e.ops[:0]
+	for _, o := range e.ops {
+		var old []byte
+		var exists bool
+		if root.Height > 0 {
+			var err error
+			if old, exists, err = index.Get(t.a, index.Entries, root, e.key(&o)); err != nil {
+				return err
+			}
+		}
+		switch {
+		case exists && o.vlen >= 0 && bytes.Equal(old, e.value(&o)):
+			// Nothing changes; the new reference to the same content is one too many.
+			if o.content != 0 {
+				if err := t.reference(o.content, -1); err != nil {
+					return err
+				}
+			}
+			continue
+		case exists:
+			en, err := index.DecodeEntry(e.key(&o), old)
+			if err != nil {
+				return err
+			}
+			if en.Content != 0 {
+				if err := t.reference(en.Content, -1); err != nil {
+					return err
+				}
+			}
+			t.moved = true
+			if o.vlen >= 0 {
+				t.sum.Replaced++
+			} else {
+				t.sum.Removed++
+			}
+		case o.vlen < 0:
+			continue // put and removed in this transaction
+		default:
+			t.sum.Added++
+		}
+		kept = append(kept, o)
+	}
+	e.ops = kept
+	return t.checkTree()
+}
+
+// checkTree refuses a result in which an entry that is not a directory has something below it.
+func (t *Tx) checkTree() error {
+	e := &t.entries
+	it := index.NewIter(t.a, index.Entries, t.base.tree(index.Entries))
+	op := func(key []byte) *entryOp {
+		i, ok := slices.BinarySearchFunc(e.ops, key, func(o entryOp, k []byte) int { return bytes.Compare(e.key(&o), k) })
+		if !ok {
+			return nil
+		}
+		return &e.ops[i]
+	}
+	checked := map[string]bool{} // parents found to be fine
+	for i := range e.ops {
+		o := &e.ops[i]
+		if o.vlen < 0 {
+			continue
+		}
+		key := e.key(o)
+		if index.Kind(e.value(o)[0]) != index.Dir {
+			lo := append(bytes.Clone(key), 0)
+			if n := i + 1; n < len(e.ops) && bytes.HasPrefix(e.key(&e.ops[n]), lo) && t.anyPut(n, lo) {
+				return conflict(key)
+			}
+			for ok := t.base.tree(index.Entries).Height > 0 && it.Seek(lo); ok && bytes.HasPrefix(it.Key(), lo); ok = it.Next() {
+				if x := op(it.Key()); x == nil || x.vlen >= 0 {
+					return conflict(key)
+				}
+			}
+			if err := it.Err(); err != nil {
+				return err
+			}
+		}
+		for cut := bytes.LastIndexByte(key, 0); cut > 0; cut = bytes.LastIndexByte(key[:cut], 0) {
+			parent := key[:cut]
+			if checked[string(parent)] {
+				break
+			}
+			var value []byte
+			if x := op(parent); x != nil {
+				if x.vlen >= 0 {
+					value = e.value(x)
+				}
+			} else if root := t.base.tree(index.Entries); root.Height > 0 {
+				v, ok, err := index.Get(t.a, index.Entries, root, parent)
+				if err != nil {
+					return err
+				}
+				if ok {
+					value = v
+				}
+			}
+			if value != nil && index.Kind(value[0]) != index.Dir {
+				return conflict(parent)
+			}
+			checked[string(parent)] = true
+		}
+		if len(checked) > 1<<16 {
+			clear(checked)
+		}
+	}
+	return nil
+}
+
+// anyPut reports whether one of the changes from i on, as long as their keys start with prefix, stores
+// something.
+func (t *Tx) anyPut(i int, prefix []byte) bool {
+	e := &t.entries
+	for ; i < len(e.ops) && bytes.HasPrefix(e.key(&e.ops[i]), prefix); i++ {
+		if e.ops[i].vlen >= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func conflict(key []byte) error {
+	return fmt.Errorf("%s: %w", pathsafe.Quote(string(bytes.ReplaceAll(key, []byte{0}, []byte{'/'}))), ErrConflict)
+}
+
+var _ index.Sink = (*Tx)(nil)
+
+// stageTime measures a stage of the transaction.
+func (t *Tx) timed(d interface{ Add(int64) int64 }, fn func() error) error {
+	start := time.Now()
+	err := fn()
+	d.Add(int64(time.Since(start)))
+	return err
+}
+
+var _ = frames.NoPack

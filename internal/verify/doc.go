@@ -1,0 +1,14 @@
+// Package verify checks an archive from its bytes, without the store that wrote it: the superblock
+// copies, the commit block, every node and record of the five trees, what the trees say about each
+// other, who owns which byte of the file and, when asked, every frame down to the digests of the
+// contents.
+//
+// Invariant: nothing is taken on trust that could be recomputed. Damage is reported and the rest is still
+// checked; a finding is never left out because of another one, except where the first makes the
+// second unknowable (then the summary says that the check was not complete). What is held in memory
+// is a few dozen bytes per content and per extent, and a window of frames per worker, however large the
+// archive's files are.
+//
+// The package refuses to share the store's reader or cache, to write anything, and to follow an older
+// generation when the current one is damaged.
+package verify

@@ -1,0 +1,200 @@
+package verify
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"lockbox/internal/format"
+	"lockbox/internal/frames"
+	"lockbox/internal/index"
+	"lockbox/internal/journal"
+)
+
+// framesPass reads the frames tree, holds it against the contents and, with Full, has the frames read.
+func (c *checker) framesPass() (err error) {
+	p := framesPass{c: c, contents: c.lookup(index.Contents)}
+	if c.o.Full {
+		p.data = newReader(c)
+		err = p.data.run(func() error { return c.walk(index.Frames, false, p.frame) })
+	} else {
+		err = c.walk(index.Frames, false, p.frame)
+	}
+	if err != nil {
+		return err
+	}
+	// Every share that was claimed begins at another place of its frame, so equal numbers mean that no
+	// content is left without a frame that lists it.
+	if p.claimed != c.contents.parts {
+		strays, err := c.strayPass(p.members)
+		if err != nil {
+			return err
+		}
+		if strays == 0 {
+			c.find(KindContent, -1, "contents have %d shares in frames, the frames hold %d", c.contents.parts, p.claimed)
+		}
+	}
+	if c.o.Full {
+		if err := p.data.deferred(); err != nil {
+			return err
+		}
+		c.sum.Bytes = uint64(p.data.bytes.Load())
+	}
+	return c.openPacks()
+}
+
+type framesPass struct {
+	c        *checker
+	contents *lookup
+	data     *reader
+	number   uint64 // of rec
+	rec      index.Content
+	members  uint64 // listed by frames
+	claimed  uint64 // of them, those that are where their content says
+	shares   []part // of the current frame
+}
+
+func (p *framesPass) frame(key, value []byte) error {
+	c := p.c
+	number := binary.BigEndian.Uint64(key)
+	c.sum.Frames++
+	c.got.NextFrame = number
+	rec, err := index.DecodeFrame(value, c.tag, c.super.Sector)
+	if err != nil {
+		return c.damage(KindFrame, -1, fmt.Errorf("frame %d: %w", number, err))
+	}
+	info := infoOf(number, &rec)
+	what := info.Valid()
+	if what == "" && (rec.Ext.Len < info.Used(c.tag) || !c.extentOK(rec.Ext)) {
+		what = "extent too short, or outside the archive"
+	}
+	if what != "" {
+		c.find(KindFrame, rec.Ext.Off, "frame %d: record: %s", number, what)
+		return nil
+	}
+	c.owners.add(rec.Ext, ownFrame, number)
+	c.got.StoredBytes += uint64(rec.Stored)
+	c.got.FrameBytes += uint64(rec.Ext.Len)
+	whole, err := p.claim(number, &rec)
+	if err != nil || p.data == nil {
+		return err
+	}
+	return p.data.add(job{info: info, ext: rec.Ext, listed: whole}, p.shares)
+}
+
+func infoOf(number uint64, r *index.Frame) frames.Info {
+	return frames.Info{Number: number, Attempt: r.Attempt, Codec: r.Codec, BlockShift: r.BlockShift, Class: r.Class,
+		Plain: r.Plain, Stored: r.Stored, MemberTable: r.MemberTable, Commitment: r.Commitment}
+}
+
+// claim shows that the members that a frame lists lie in it one after the other, from its first plain
+// byte to its last, and gathers them. It returns false when they do not, or when it cannot be known.
+func (p *framesPass) claim(number uint64, rec *index.Frame) (whole bool, err error) {
+	c, t := p.c, &p.c.contents
+	p.shares = p.shares[:0]
+	p.members += uint64(len(rec.Contents))
+	at, plain := int64(0), int64(rec.Plain)
+	for _, n := range rec.Contents {
+		r, ok := t.rank(n)
+		if !ok {
+			if !c.broken[index.Contents] {
+				c.find(KindFrame, rec.Ext.Off, "frame %d lists content %d, which does not exist", number, n)
+			}
+			return false, nil
+		}
+		if p.number != n {
+			p.number = 0
+			var f found
+			if p.rec, f, err = p.contents.contentAt(n); err != nil || f != present {
+				return false, err
+			}
+			p.number = n
+		}
+		s, ok := shareAt(&p.rec, number, at, plain)
+		if !ok || s.length > plain-at {
+			c.find(KindFrame, rec.Ext.Off, "frame %d lists content %d at byte %d, where that content's record does not place it", number, n, at)
+			return false, nil
+		}
+		p.claimed++
+		at += s.length
+		p.shares = append(p.shares, part{share: s, rank: r, size: p.rec.Size, digest: p.rec.Digest})
+	}
+	if at != plain {
+		c.find(KindFrame, rec.Ext.Off, "frame %d: its members hold %d bytes, the frame %d", number, at, plain)
+		return false, nil
+	}
+	return true, nil
+}
+
+// openPacks checks that the packs that the commit block calls open exist.
+func (c *checker) openPacks() error {
+	l := c.lookup(index.Frames)
+	for class, number := range c.commit.OpenPacks {
+		if number == journal.NoFrame {
+			continue
+		}
+		f, state, err := l.frameAt(number)
+		if err != nil {
+			return err
+		}
+		if state == absent || state == present && int(f.Class) != class {
+			c.find(KindCommit, c.super.CommitOff, "the open pack of class %d is frame %d, which is not there or not such a pack", class, number)
+		}
+	}
+	return nil
+}
+
+// deferred reads the contents whose shares do not stand in the order of frames, one after the other.
+func (r *reader) deferred() error {
+	c, t := r.c, &r.c.contents
+	contents, records := c.lookup(index.Contents), c.lookup(index.Frames)
+	w := newWorker(r)
+	var plain []byte // of frame last
+	last := uint64(0)
+	for rank, flags := range t.flags {
+		if flags&isDeferred == 0 || flags&isSelected == 0 || t.isBad(rank) {
+			continue
+		}
+		rec, f, err := contents.contentAt(t.num[rank])
+		if err != nil {
+			return err
+		}
+		if f != present {
+			continue
+		}
+		w.hash.Reset()
+		bad := ""
+		shares(&rec, func(frame uint64, s share, _ bool, _ int64) bool {
+			if err = c.ctx.Err(); err != nil {
+				return false
+			}
+			if frame != last {
+				if plain, bad, err = w.single(records, frame); err != nil || bad != "" {
+					last = 0
+					return false
+				}
+				last = frame
+			}
+			if s.off+s.length > int64(len(plain)) {
+				bad = fmt.Sprintf("it reaches past the end of frame %d", frame)
+				return false
+			}
+			w.hash.Write(plain[s.off : s.off+s.length])
+			return true
+		})
+		if err != nil {
+			return err
+		}
+		var sum format.Digest
+		w.hash.Sum(sum[:0])
+		if bad == "" && sum != rec.Digest {
+			bad = wrongDigest
+		}
+		if bad != "" {
+			t.markBad(rank, bad)
+		}
+		if bad == "" || bad == wrongDigest {
+			r.bytes.Add(rec.Size)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,355 @@
+package vfs
+
+import (
+	"io"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// OpKind says what is about to change a MemFS.
+type OpKind uint8
+
+const (
+	OpWrite OpKind = iota
+	OpTruncate
+	OpSync
+	OpCreate  // a Temp begins
+	OpPublish // a Temp is about to get its name; an OpSyncDir follows
+	OpRemove
+	OpSyncDir
+)
+
+func (k OpKind) String() string {
+	return [...]string{"write", "truncate", "sync", "create", "publish", "remove", "sync directory"}[k]
+}
+
+// Op is one operation that changes a MemFS. Name is the file's, of a Temp the final one. Off and Len are
+// those of a write; Off is the size of a truncation.
+type Op struct {
+	Kind OpKind
+	Name string
+	Off  int64
+	Len  int
+}
+
+// defaultMemLimit keeps a wild offset from eating the machine.
+const defaultMemLimit = 1 << 30
+
+// MemFS is a file system in memory. Names are cleaned but otherwise free: directories are not
+// modelled. Syncs do nothing, as nothing can be lost.
+type MemFS struct {
+	// Hook is called before every operation that changes something, without any lock held, from
+	// whatever goroutine performs it. When it returns an error, the operation does nothing and fails
+	// with that. Set it before the file system is used.
+	Hook func(Op) error
+	// Limit is the largest size of a file, 1 GiB if zero; what goes beyond fails with ENOSPC.
+	Limit int64
+
+	mu    sync.RWMutex
+	files map[string]*memNode
+}
+
+// memNode is a file, whatever names and handles it has. The file system's mutex guards it.
+type memNode struct {
+	data  []byte
+	mode  fs.FileMode
+	locks []memLock
+}
+
+type memLock struct {
+	span
+	exclusive bool
+	owner     *memFile
+}
+
+// Mem returns an empty file system in memory.
+func Mem() *MemFS { return &MemFS{files: map[string]*memNode{}} }
+
+func memName(name string) string { return path.Clean(filepath.ToSlash(name)) }
+
+// Put makes name stand for a new file with these bytes. Open handles keep the file they have.
+func (m *MemFS) Put(name string, data []byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.files[memName(name)] = &memNode{data: slices.Clone(data), mode: 0o644}
+}
+
+// Bytes returns a copy of the file's bytes, nil when there is no such file.
+func (m *MemFS) Bytes(name string) []byte {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	n := m.files[memName(name)]
+	if n == nil {
+		return nil
+	}
+	return append([]byte{}, n.data...)
+}
+
+// Names returns the names of all files, sorted.
+func (m *MemFS) Names() []string {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	names := make([]string, 0, len(m.files))
+	for name := range m.files {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// change asks the hook, then performs do under the lock.
+func (m *MemFS) change(op Op, do func() error) error {
+	if m.Hook != nil {
+		if err := m.Hook(op); err != nil {
+			return pathErr(op.Kind.String(), op.Name, err)
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return pathErr(op.Kind.String(), op.Name, do())
+}
+
+func (m *MemFS) Open(name string, writable bool) (File, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	n := m.files[memName(name)]
+	if n == nil {
+		return nil, pathErr("open", name, fs.ErrNotExist)
+	}
+	return &memFile{fs: m, node: n, name: name, writable: writable}, nil
+}
+
+func (m *MemFS) CreateTemp(name string, perm fs.FileMode) (Temp, error) {
+	if _, base := path.Split(filepath.ToSlash(name)); base == "" || base == "." || base == ".." {
+		return nil, pathErr("create", name, fs.ErrInvalid)
+	}
+	n := &memNode{mode: perm.Perm()}
+	if err := m.change(Op{Kind: OpCreate, Name: name}, func() error { return nil }); err != nil {
+		return nil, err
+	}
+	return &memTemp{memFile: &memFile{fs: m, node: n, name: name, writable: true}}, nil
+}
+
+func (m *MemFS) Remove(name string) error {
+	return m.change(Op{Kind: OpRemove, Name: name}, func() error {
+		if m.files[memName(name)] == nil {
+			return fs.ErrNotExist
+		}
+		delete(m.files, memName(name))
+		return nil
+	})
+}
+
+func (m *MemFS) SyncDir(dir string) error {
+	return m.change(Op{Kind: OpSyncDir, Name: dir}, func() error { return nil })
+}
+
+// memFile is a handle. closed is guarded by the file system's mutex.
+type memFile struct {
+	fs       *MemFS
+	node     *memNode
+	name     string
+	writable bool
+	closed   bool
+	held     held
+}
+
+func (f *memFile) ReadAt(p []byte, off int64) (int, error) {
+	f.fs.mu.RLock()
+	defer f.fs.mu.RUnlock()
+	switch {
+	case f.closed:
+		return 0, pathErr("read", f.name, fs.ErrClosed)
+	case off < 0:
+		return 0, pathErr("read", f.name, fs.ErrInvalid)
+	case len(p) == 0:
+		return 0, nil
+	case off >= int64(len(f.node.data)):
+		return 0, io.EOF
+	}
+	n := copy(p, f.node.data[off:])
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// change performs do on the file's bytes unless the handle is closed or not writable.
+func (f *memFile) change(op Op, do func() error) error {
+	if !f.writable && op.Kind != OpSync {
+		return pathErr(op.Kind.String(), f.name, ErrReadOnly)
+	}
+	op.Name = f.name
+	return f.fs.change(op, func() error {
+		if f.closed {
+			return fs.ErrClosed
+		}
+		return do()
+	})
+}
+
+func (f *memFile) WriteAt(p []byte, off int64) (int, error) {
+	err := f.change(Op{Kind: OpWrite, Off: off, Len: len(p)}, func() error {
+		if len(p) == 0 && off >= 0 {
+			return nil
+		}
+		if err := f.checkSize(off, int64(len(p))); err != nil {
+			return err
+		}
+		if end := int(off) + len(p); end > len(f.node.data) {
+			f.resize(end)
+		}
+		copy(f.node.data[off:], p)
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+func (f *memFile) Truncate(size int64) error {
+	return f.change(Op{Kind: OpTruncate, Off: size}, func() error {
+		if err := f.checkSize(size, 0); err != nil {
+			return err
+		}
+		f.resize(int(size))
+		return nil
+	})
+}
+
+func (f *memFile) checkSize(off, n int64) error {
+	limit := f.fs.Limit
+	if limit == 0 {
+		limit = defaultMemLimit
+	}
+	if off < 0 {
+		return fs.ErrInvalid
+	}
+	if off > limit || n > limit-off {
+		return syscall.ENOSPC
+	}
+	return nil
+}
+
+func (f *memFile) resize(size int) {
+	d := f.node.data
+	if size > len(d) {
+		d = slices.Grow(d, size-len(d))
+		clear(d[len(d):size]) // a truncation may have left bytes there
+	}
+	f.node.data = d[:size]
+}
+
+func (f *memFile) Sync() error {
+	return f.change(Op{Kind: OpSync}, func() error { return nil })
+}
+
+func (f *memFile) Size() (int64, error) {
+	fi, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return fi.Size(), nil
+}
+
+func (f *memFile) Stat() (fs.FileInfo, error) {
+	f.fs.mu.RLock()
+	defer f.fs.mu.RUnlock()
+	if f.closed {
+		return nil, pathErr("stat", f.name, fs.ErrClosed)
+	}
+	return memInfo{path.Base(memName(f.name)), int64(len(f.node.data)), f.node.mode}, nil
+}
+
+func (f *memFile) SameFile(name string) (bool, error) {
+	f.fs.mu.RLock()
+	defer f.fs.mu.RUnlock()
+	if f.closed {
+		return false, pathErr("stat", f.name, fs.ErrClosed)
+	}
+	return f.fs.files[memName(name)] == f.node, nil
+}
+
+func (f *memFile) TryLock(off, n int64, exclusive bool) (bool, error) {
+	if exclusive && !f.writable {
+		return false, pathErr("lock", f.name, ErrReadOnly)
+	}
+	s := span{off, n}
+	ok, err := f.held.try(s, func() (bool, error) {
+		f.fs.mu.Lock()
+		defer f.fs.mu.Unlock()
+		for _, l := range f.node.locks {
+			if l.overlaps(s) && (l.exclusive || exclusive) {
+				return false, nil
+			}
+		}
+		f.node.locks = append(f.node.locks, memLock{s, exclusive, f})
+		return true, nil
+	})
+	return ok, pathErr("lock", f.name, err)
+}
+
+func (f *memFile) Unlock(off, n int64) error {
+	s := span{off, n}
+	return pathErr("unlock", f.name, f.held.release(s, func() error { return f.unlock(s) }))
+}
+
+func (f *memFile) unlock(s span) error {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	f.node.locks = slices.DeleteFunc(f.node.locks, func(l memLock) bool { return l.owner == f && l.span == s })
+	return nil
+}
+
+func (f *memFile) Close() error {
+	err, open := f.held.close(f.unlock)
+	if !open {
+		err = fs.ErrClosed
+	}
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	f.closed = true
+	return pathErr("close", f.name, err)
+}
+
+type memTemp struct {
+	*memFile
+	published bool // guarded by the file system's mutex
+}
+
+func (t *memTemp) Publish() error {
+	err := t.change(Op{Kind: OpPublish}, func() error {
+		switch {
+		case t.published:
+			return fs.ErrInvalid
+		case t.fs.files[memName(t.name)] != nil:
+			return fs.ErrExist
+		}
+		t.fs.files[memName(t.name)] = t.node
+		t.published = true
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return t.fs.SyncDir(path.Dir(memName(t.name)))
+}
+
+type memInfo struct {
+	name string
+	size int64
+	mode fs.FileMode
+}
+
+func (i memInfo) Name() string       { return i.name }
+func (i memInfo) Size() int64        { return i.size }
+func (i memInfo) Mode() fs.FileMode  { return i.mode }
+func (i memInfo) ModTime() time.Time { return time.Time{} }
+func (i memInfo) IsDir() bool        { return false }
+func (i memInfo) Sys() any           { return nil }
