@@ -21,7 +21,7 @@ const (
 	MaxComponent   = 1024               // bytes of one path component
 	MaxTarget      = 16 << 10           // bytes of a link target
 	MaxFramePlain  = 8 << 20            // plain bytes of a frame
-	MaxFrameStored = MaxFramePlain + 64 // a frame never expands: raw frames store plain bytes
+	MaxFrameStored = MaxFramePlain      // a frame never expands: what does not compress is stored raw
 	MaxMembers     = 4096               // contents in one pack
 	MaxRuns        = 1024               // runs of one content
 	MaxTag         = 48                 // bytes of the widest tag

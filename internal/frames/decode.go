@@ -43,8 +43,12 @@ var decoders = sync.Pool{New: func() any {
 	return d
 }}
 
-// Decode writes the frame's plain bytes to dst, whose length is the plain length. When it fails, dst
-// holds zeros.
+// Slack is the spare capacity behind dst with which Decode is fastest: the decoder then copies in whole
+// blocks and may overrun the end by less than this.
+const Slack = 64
+
+// Decode writes the frame's plain bytes to dst, whose length is the plain length. It may also write to
+// the first Slack bytes of dst's spare capacity. When it fails, dst holds zeros.
 func (c Checked) Decode(dst []byte) error {
 	if c.info == nil || len(dst) != int(c.info.Plain) {
 		return format.Corrupt("frame", -1, "decoded into a buffer of another length")
@@ -57,7 +61,7 @@ func (c Checked) Decode(dst []byte) error {
 	if !ok {
 		return format.Corrupt("frame", -1, "no zstd decoder")
 	}
-	out, err := d.DecodeAll(c.stored, dst[:0:len(dst)])
+	out, err := d.DecodeAll(c.stored, dst[:0:min(cap(dst), len(dst)+Slack)])
 	decoders.Put(d)
 	if err != nil {
 		clear(dst)

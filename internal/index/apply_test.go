@@ -253,6 +253,85 @@ func TestFillSurvivesDeletes(t *testing.T) {
 	}
 }
 
+// TestDeleteAllBut empties a high, narrow tree but for a few items: whole subtrees vanish, what is left
+// of their neighbours joins, and the root comes down several levels at once.
+func TestDeleteAllBut(t *testing.T) {
+	const items = 1500
+	base := newMemory(t, minNodeSize)
+	root := bulkTree(t, base, items)
+	if root.Height < 6 {
+		t.Fatalf("only %d levels", root.Height)
+	}
+	rnd := rand.New(rand.NewPCG(5, 6))
+	for trial := range 250 {
+		keep := map[int]bool{}
+		switch trial % 5 {
+		case 0:
+			keep[rnd.IntN(items)] = true
+		case 1:
+			i := rnd.IntN(items - 1)
+			keep[i], keep[i+1] = true, true
+		case 2:
+			for range 2 + rnd.IntN(5) {
+				keep[rnd.IntN(items)] = true
+			}
+		case 3: // near the left edge, where untouched subtrees can become the root
+			for i := range rnd.IntN(40) {
+				keep[i] = true
+			}
+		case 4:
+			part := 3 + rnd.IntN(60)
+			for i := range items {
+				if rnd.IntN(part) == 0 {
+					keep[i] = true
+				}
+			}
+		}
+		m := base.clone()
+		model := map[string]string{}
+		var ops []Op
+		i := 0
+		for op := range bulkOps(items) {
+			if keep[i] {
+				model[string(op.Key)] = string(op.Value)
+			} else {
+				ops = append(ops, Op{Key: bytes.Clone(op.Key), Delete: true})
+			}
+			i++
+		}
+		m.verify(Entries, m.apply(Entries, root, ops), model)
+	}
+}
+
+// TestSparseNodesJoin deletes one range and expects no leaf that is nearly empty, wherever the range
+// begins and ends in its leaves and branches.
+func TestSparseNodesJoin(t *testing.T) {
+	const items, target = 3000, 1024
+	base := newMemory(t, target)
+	root := bulkTree(t, base, items)
+	for from := 0; from < items-200; from += 7 {
+		m := base.clone()
+		var ops []Op
+		for i := from; i < from+1+from%150; i++ {
+			ops = append(ops, Op{Key: bulkKey(nil, i), Delete: true})
+		}
+		r := m.apply(Entries, root, ops)
+		last := 0 // size of the leaf before
+		err := Walk(m, Entries, r, func(level int, ref Ref, n *Node, lower, upper []byte) error {
+			if level == 0 && last > 0 && last < target/3 {
+				return fmt.Errorf("a leaf of %d bytes after %d items from %d were deleted", last, len(ops), from)
+			}
+			if level == 0 {
+				last = n.Size()
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestApplyIsDeterministic(t *testing.T) {
 	dump := func() []byte {
 		m := newMemory(t, 512)

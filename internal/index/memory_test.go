@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"sort"
 	"testing"
@@ -23,21 +24,21 @@ type fataler interface {
 // memory is a Source and a Sink that keeps nodes in memory and objects to what a store would lose data
 // by: reading or retiring what was retired, and nodes that do not pass their own check.
 type memory struct {
-	t        fataler
-	live     map[int64]*Node
-	refs     map[int64]Ref
-	next     int64
-	seq      uint32
-	written  int
-	retired  int
-	decoded  int
-	target   int
-	perLevel map[int]int // decoded
+	t       fataler
+	live    map[int64]*Node
+	refs    map[int64]Ref
+	next    int64
+	seq     uint32
+	written int
+	retired int
+	decoded int
+	target  int
+	barred  uint32 // nodes from this sequence number on must not be read: the running Apply wrote them
 }
 
 func newMemory(t fataler, target int) *memory {
 	return &memory{t: t, live: map[int64]*Node{}, refs: map[int64]Ref{}, next: format.DataStart, target: target,
-		perLevel: map[int]int{}}
+		barred: ^uint32(0)}
 }
 
 func (m *memory) Node(t Tree, ref Ref, level int) (*Node, error) {
@@ -46,8 +47,11 @@ func (m *memory) Node(t Tree, ref Ref, level int) (*Node, error) {
 		m.t.Helper()
 		m.t.Fatalf("node at %d is read, which is not live", ref.Off)
 	}
+	if ref.Seq >= m.barred {
+		m.t.Helper()
+		m.t.Fatalf("Apply reads back the node that it wrote at %d", ref.Off)
+	}
 	m.decoded++
-	m.perLevel[level]++
 	return n, nil
 }
 
@@ -138,11 +142,20 @@ func (m *memory) verify(t Tree, root Root, model map[string]string) {
 
 func (m *memory) apply(t Tree, root Root, ops []Op) Root {
 	m.t.Helper()
+	m.barred = m.seq
+	defer func() { m.barred = ^uint32(0) }()
 	r, err := Apply(m, m, t, root, testTag, m.target, scratchOps(ops))
 	if err != nil {
 		m.t.Fatalf("apply: %v", err)
 	}
 	return r
+}
+
+// clone is a copy that later changes to m do not reach.
+func (m *memory) clone() *memory {
+	c := *m
+	c.live, c.refs = maps.Clone(m.live), maps.Clone(m.refs)
+	return &c
 }
 
 // scratchOps gives the ops out in one buffer that each op overwrites.

@@ -286,7 +286,8 @@ func (s *Scan) peekKey(buf []byte) []byte {
 }
 
 // childRange gives the range [lo, hi) of the current item of a branch that itself has [lower, upper).
-// lo aliases lower or the scan's key, hi aliases buf or upper.
+// lo aliases lower or the scan's key, hi aliases buf or upper. A range that leaves no room shows when the
+// child's own keys are held to it.
 func (s *Scan) childRange(lower, upper, buf []byte) (lo, hi []byte, err error) {
 	lo = lower
 	if s.idx > 1 {
@@ -301,9 +302,6 @@ func (s *Scan) childRange(lower, upper, buf []byte) (lo, hi []byte, err error) {
 	if hi == nil {
 		hi = upper
 	} else if len(upper) > 0 && string(hi) >= string(upper) {
-		return nil, nil, s.n.outside()
-	}
-	if len(hi) > 0 && string(hi) <= string(lo) {
 		return nil, nil, s.n.outside()
 	}
 	return lo, hi, nil

@@ -12,7 +12,7 @@ import (
 
 // makeNode encodes a node of alternating keys and values.
 func makeNode(t Tree, level int, kv ...string) []byte {
-	p := &packer{branch: level > 0, tagSize: testTag, target: format.MaxNode}
+	p := &packer{branch: level > 0, target: format.MaxNode}
 	for i := 0; i < len(kv); i += 2 {
 		p.add([]byte(kv[i]), []byte(kv[i+1]), false)
 	}
@@ -249,7 +249,7 @@ func FuzzNode(f *testing.F) {
 			t.Fatalf("get and seek differ about %q", key)
 		}
 		// What is good can be written again, byte for byte.
-		p := &packer{tagSize: testTag, target: format.MaxNode}
+		p := &packer{target: format.MaxNode}
 		for s := n.Scan(); s.Next(); {
 			p.add(s.Key(), s.Value(), false)
 		}

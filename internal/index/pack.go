@@ -13,9 +13,8 @@ const minFanout = 4
 // packer collects items in key order for one or two nodes: once they outgrow one node, cut says where
 // a full first node ends. Keys are kept whole, also a branch's first, whose key is not stored.
 type packer struct {
-	branch  bool
-	tagSize int
-	target  int // bytes of a full node
+	branch bool
+	target int // bytes of a full node
 
 	buf    []byte // keys and values
 	items  []packed
@@ -177,8 +176,8 @@ func (p *packer) pop() {
 	p.buf, p.items = p.buf[:it.off], p.items[:n]
 }
 
-// single reports whether the items go into one node, and otherwise where to divide them: evenly, or
-// with a full left part.
+// divide says whether the items go into one node, and otherwise where the second begins: so that both
+// are evenly filled, or the left one full.
 func (p *packer) divide(fullLeft bool) (k int, single bool) {
 	n := len(p.items)
 	if p.cut == n || p.branch && n < 2*minFanout && !fullLeft {

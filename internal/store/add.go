@@ -211,6 +211,9 @@ func (t *Tx) place(ctx context.Context, it *item, done func(Added)) error {
 		out.Bytes = it.entry.Size
 	}
 	if out.Err == nil {
+		out.Err = it.entry.Check() // what the format cannot hold, such as a target that is too long
+	}
+	if out.Err == nil {
 		t.sum.PlainBytes += out.Bytes
 		t.entries.put(&it.entry)
 	}

@@ -93,19 +93,27 @@ type view struct {
 	super  *journal.Super
 	commit *journal.Commit
 	roots  [5]index.Root
-	root   format.Digest
+	root   func() format.Digest // the root hash, computed when first asked for
 }
 
 func (v *view) tree(t index.Tree) index.Root { return v.roots[t-1] }
 
+// rootOf returns the root hash of a generation, given its commit block as stored.
+func rootOf(s *journal.Super, block []byte) func() format.Digest {
+	return sync.OnceValue(func() format.Digest { return s.RootHash(block) })
+}
+
 // loadView reads the commit block that s names.
 func (a *Archive) loadView(s *journal.Super) (*view, error) {
 	c, raw, err := journal.ReadCommit(a.f, s)
+	if err != nil && skip(fallbackToOlderRoot) {
+		return a.olderView(err)
+	}
 	if err != nil {
 		return nil, err
 	}
 	a.id, a.sector = s.Archive, s.Sector
-	v := &view{super: s, commit: c, root: s.RootHash(raw)}
+	v := &view{super: s, commit: c, root: rootOf(s, raw)}
 	cur := format.NewCursor(c.Trees, "root record", s.CommitOff)
 	for i := range v.roots {
 		v.roots[i] = index.DecodeRoot(cur, a.suite.TagSize())
@@ -120,8 +128,8 @@ func (a *Archive) loadView(s *journal.Super) (*view, error) {
 	if size < s.End {
 		return nil, format.Corrupt("archive", size, "file cut short: it has %d bytes where its superblock says %d", size, s.End)
 	}
-	if e := a.opt.ExpectRoot; e != nil && v.root != *e {
-		return nil, &format.Error{Kind: format.ErrAuth, Offset: -1, Detail: fmt.Sprintf("the archive's root is %v, expected was %v", v.root, *e)}
+	if e := a.opt.ExpectRoot; e != nil && v.root() != *e {
+		return nil, &format.Error{Kind: format.ErrAuth, Offset: -1, Detail: fmt.Sprintf("the archive's root is %v, expected was %v", v.root(), *e)}
 	}
 	return v, nil
 }
@@ -151,6 +159,9 @@ func newArchive(name string, f vfs.File, o Options) *Archive {
 func (a *Archive) openRead(ctx context.Context) error {
 	for range 100 {
 		err := lockWait(ctx, a.f, publishLock, false, a.opt.LockTimeout)
+		if skip(readerIgnoresPublishLock) && errors.Is(err, format.ErrBusy) {
+			err = vfs.ErrLockUnsupported
+		}
 		noLocks := errors.Is(err, vfs.ErrLockUnsupported)
 		if err != nil && !noLocks {
 			return err
@@ -247,7 +258,7 @@ func (a *Archive) Info() (Info, error) {
 	}
 	k := &v.commit.Counters
 	in := Info{
-		ID: v.super.Archive, Generation: v.super.Generation, Root: v.root, Suite: v.super.Suite,
+		ID: v.super.Archive, Generation: v.super.Generation, Root: v.root(), Suite: v.super.Suite,
 		Level: frames.Level(v.commit.Options.Level), Padding: v.commit.Options.Padding, Reproducible: v.commit.Options.Reproducible,
 		Sector: v.super.Sector, Entries: k.Entries, Contents: v.tree(index.Contents).Count, Frames: v.tree(index.Frames).Count,
 		PlainBytes: k.PlainBytes, StoredBytes: k.StoredBytes, FrameBytes: k.FrameBytes, NodeBytes: k.NodeBytes,

@@ -49,7 +49,7 @@ func (a *Archive) Bulk(ctx context.Context, entries iter.Seq2[index.Entry, error
 		if err == nil {
 			err = b.add(e)
 		}
-		if err == nil && len(b.entries) == bulkEntries {
+		if err == nil && b.count == bulkEntries {
 			err = b.run(ctx)
 		}
 		if err != nil {
@@ -63,7 +63,8 @@ type bulk struct {
 	a                *Archive
 	v                *view
 	fn               func(Piece) error
-	entries          []index.Entry
+	entries          []index.Entry // the chunk being filled
+	count            int           // entries in the batch
 	wants            []want
 	contents, frames numbers
 }
@@ -101,11 +102,13 @@ func (b *bulk) add(e index.Entry) error {
 	if e.Kind != index.File {
 		return nil
 	}
-	if b.entries == nil {
-		b.entries = make([]index.Entry, 0, bulkEntries)
+	// In chunks that are never moved: pieces point at the entries.
+	if len(b.entries) == cap(b.entries) {
+		b.entries = make([]index.Entry, 0, 256)
 	}
 	b.entries = append(b.entries, e)
 	p := &b.entries[len(b.entries)-1]
+	b.count++
 	if e.Content == 0 {
 		return b.fn(Piece{Entry: p})
 	}
@@ -139,7 +142,7 @@ type group struct {
 func (b *bulk) run(ctx context.Context) error {
 	slices.SortStableFunc(b.wants, func(x, y want) int { return cmp.Or(cmp.Compare(x.frame, y.frame), cmp.Compare(x.in, y.in)) })
 	err := b.dispatch(ctx)
-	b.entries, b.wants = nil, b.wants[:0] // pieces may keep pointing at the entries
+	b.count, b.wants = 0, b.wants[:0]
 	return err
 }
 
@@ -318,10 +321,10 @@ func (b *bulk) deliver(ref *frameRef, stored []byte, ws []want) error {
 		_, err = frames.Check(b.a.suite, b.a.id, &ref.Info, plain)
 		b.a.stats.BlocksVerified.Add(1)
 	default:
-		out := getBuf(int(ref.Plain))
+		out := getBuf(int(ref.Plain) + frames.Slack)
 		defer putBuf(out)
-		err = b.a.decodeFrame(ref, plain, *out)
-		plain = *out
+		err = b.a.decodeFrame(ref, plain, (*out)[:ref.Plain])
+		plain = (*out)[:ref.Plain]
 	}
 	if err != nil {
 		return b.damaged(ws, err)

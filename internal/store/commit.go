@@ -37,7 +37,11 @@ func (a *Archive) syncFile() error {
 	}
 	defer since(&a.stats.sync, time.Now())
 	a.stats.Syncs.Add(1)
-	if err := a.f.Sync(); err != nil {
+	err := a.f.Sync()
+	if err != nil && skip(retrySync) {
+		err = a.f.Sync()
+	}
+	if err != nil {
 		return a.poisoned(fmt.Errorf("syncing: %w", err))
 	}
 	return nil
@@ -45,7 +49,7 @@ func (a *Archive) syncFile() error {
 
 // poisoned makes the handle refuse everything but Close.
 func (a *Archive) poisoned(err error) error {
-	if a.poison == nil {
+	if a.poison == nil && !skip(noPoison) {
 		a.poison = &format.Error{Kind: format.ErrPoisoned, Offset: -1, Detail: err.Error()}
 	}
 	return err
@@ -126,7 +130,7 @@ func (t *Tx) commit(ctx context.Context) error {
 	}
 	// A transaction that changes nothing publishes nothing, except for a new archive's first root.
 	if a.temp == nil && t.idle() {
-		t.sum.Generation, t.sum.Root = a.cur.super.Generation, a.cur.root
+		t.sum.Generation, t.sum.Root = a.cur.super.Generation, a.cur.root()
 		return t.abandon()
 	}
 	roots, k, err := t.trees()
@@ -150,7 +154,7 @@ func (t *Tx) commit(ctx context.Context) error {
 	if err := t.publish(ctx, c, roots); err != nil {
 		return err
 	}
-	t.sum.Generation, t.sum.Root = a.cur.super.Generation, a.cur.root
+	t.sum.Generation, t.sum.Root = a.cur.super.Generation, a.cur.root()
 	return nil
 }
 
@@ -192,8 +196,8 @@ func (t *Tx) publish(ctx context.Context, c *journal.Commit, roots [5]index.Root
 	s := *t.base.super
 	s.Generation, s.Attempt, s.End = t.gen, t.attempt, t.space.end
 	s.CommitOff, s.CommitLen, s.CommitHash = ext.Off, uint32(size), journal.Sum(block)
-	s.PrevRoot = t.base.root
-	v := &view{super: &s, commit: c, roots: roots, root: s.RootHash(block)}
+	s.PrevRoot = t.base.root()
+	v := &view{super: &s, commit: c, roots: roots, root: rootOf(&s, block)}
 
 	// C2: the commit block, after everything it names; then everything durable at once.
 	if err := t.out.write(append(block, make([]byte, ext.Len-int64(size))...), ext.Off); err != nil {
@@ -205,14 +209,19 @@ func (t *Tx) publish(ctx context.Context, c *journal.Commit, roots [5]index.Root
 	if a.temp != nil {
 		return a.publishNew(v)
 	}
-	if err := a.syncFile(); err != nil { // sync 1
+	if skip(wipeBeforePublish) {
+		for _, p := range c.Retire {
+			_ = a.wipe(p.Extent)
+		}
+	}
+	if err := a.syncUnless(noSync1); err != nil { // sync 1
 		return err
 	}
 	// The last moment to turn back; an interrupted command has changed nothing.
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := a.unchanged(); err != nil {
+	if err := a.unchanged(); err != nil && !skip(noChangeCheck) {
 		return err
 	}
 	return a.publishPair(ctx, v)
@@ -228,13 +237,16 @@ func (a *Archive) publishPair(ctx context.Context, v *view) error {
 		return fmt.Errorf("waiting for readers to finish opening: %w", err)
 	}
 	pair := journal.Pair(v.super.Generation)
+	if skip(singleSlotInPlace) {
+		pair = 0
+	}
 	for n := range 2 {
 		if err = journal.WriteCopy(writerAt{a}, v.super, pair, n); err != nil {
 			break
 		}
 	}
 	if err == nil || noLocks && a.poison == nil {
-		err = a.syncFile() // sync 2
+		err = a.syncUnless(noSync2) // sync 2
 	}
 	if !noLocks {
 		if e := a.f.Unlock(publishLock, 1); err == nil && e != nil {
@@ -262,7 +274,7 @@ func (a *Archive) publishNew(v *view) error {
 	if err := journal.WriteMark(writerAt{a}, v.super); err != nil {
 		return err
 	}
-	if err := a.syncFile(); err != nil {
+	if err := a.syncUnless(noSyncBeforeName); err != nil {
 		return err
 	}
 	if err := a.temp.Publish(); err != nil {
@@ -276,7 +288,7 @@ func (a *Archive) publishNew(v *view) error {
 
 // mirror brings the other pair up to date (C4): sync 3, then the clean mark, which needs none.
 func (a *Archive) mirror() error {
-	if a.copies.AllEqual() {
+	if a.copies.AllEqual() || skip(noMirror) {
 		return nil
 	}
 	s := a.cur.super
@@ -290,7 +302,10 @@ func (a *Archive) mirror() error {
 			}
 		}
 	}
-	if err := a.syncFile(); err != nil { // sync 3
+	if skip(markBeforeSync3) {
+		_ = journal.WriteMark(writerAt{a}, s)
+	}
+	if err := a.syncUnless(noSync3); err != nil { // sync 3
 		return err
 	}
 	a.copies = a.copies.Written(s, 0, 1)
@@ -305,8 +320,10 @@ func (a *Archive) mirror() error {
 // (C5 to C8). It leaves what a reader of an older generation still needs to the next chance.
 func (a *Archive) tidy() error {
 	defer since(&a.stats.tidy, time.Now())
-	if err := a.mirror(); err != nil { // before anything destructive
-		return err
+	if !skip(wipeUnmirrored) {
+		if err := a.mirror(); err != nil { // before anything destructive
+			return err
+		}
 	}
 	v := a.cur
 	if len(v.commit.Retire) == 0 && v.commit.Counters.Pending == 0 {
@@ -329,7 +346,7 @@ func (a *Archive) tidy() error {
 			return err
 		}
 	}
-	if err := a.syncFile(); err != nil {
+	if err := a.syncUnless(noSyncAfterWipe); err != nil {
 		return err
 	}
 	if err := a.checkpoint(due); err != nil { // C7
@@ -406,6 +423,10 @@ var zeros [1 << 20]byte
 func (a *Archive) wipe(e format.Extent) error {
 	for off := e.Off; off < e.End(); {
 		n := min(e.End()-off, int64(len(zeros)))
+		if a.readsZero(off, n) {
+			off += n
+			continue
+		}
 		if err := a.writeAt(zeros[:n], off); err != nil {
 			return err
 		}
@@ -457,6 +478,9 @@ func (a *Archive) checkpoint(wiped []journal.Planned) error {
 	}
 	clean = join(clean)
 	t.giveBack(&clean, edits)
+	if skip(truncateFirst) && t.space.end < a.cur.super.End {
+		_ = a.f.Truncate(t.space.end)
+	}
 	room, count := int64(4*stageRefill), stageExtents-len(t.space.held)
 	for _, p := range clean {
 		if room > 0 && count > 0 {
@@ -533,34 +557,29 @@ func (a *Archive) truncate() error {
 	if busy, err := readersBelow(a.f, a.cur.super.Generation); err != nil || busy {
 		return err
 	}
-	if err := a.wipe(format.Extent{Off: end, Len: size - end}); err != nil {
-		return err
+	if !skip(noWipeBeforeTruncate) {
+		if err := a.wipe(format.Extent{Off: end, Len: size - end}); err != nil {
+			return err
+		}
 	}
-	if err := a.syncFile(); err != nil {
+	if err := a.syncUnless(noSyncBeforeTruncate); err != nil {
 		return err
 	}
 	if err := a.f.Truncate(end); err != nil {
 		return a.poisoned(fmt.Errorf("truncating to %d bytes: %w", end, err))
 	}
-	return a.syncFile()
+	return a.syncUnless(noSyncAfterTruncate)
 }
 
 // scrub overwrites what a transaction that was not published has staged, and cuts the end off again. The
 // archive is as clean as before.
 func (a *Archive) scrub(t *Tx) error {
-	for _, p := range t.base.commit.Stage {
-		held := false
-		for _, h := range t.space.held {
-			held = held || h.Off <= p.Off && p.End() <= h.End()
-		}
-		// A part of a stage extent may have been written when it is no longer whole in the usable list.
-		for _, u := range t.space.usable {
-			held = held || u.Extent == p.Extent
-		}
-		if !held {
-			if err := a.wipe(p.Extent); err != nil {
-				return err
-			}
+	if skip(noScrub) {
+		return nil
+	}
+	for _, e := range t.space.taken {
+		if err := a.wipe(e); err != nil {
+			return err
 		}
 	}
 	size, err := a.f.Size()

@@ -19,8 +19,12 @@ type File struct {
 	path    string
 	size    int64
 	content index.Content
-	last    atomic.Pointer[openFrame] // the frame of the latest read: windows move little
+	last    atomic.Pointer[openFrame]           // the frame of the latest read: windows move little
+	raw     [rawSlots]atomic.Pointer[openFrame] // raw frames by number, whose tables are small
 }
+
+// rawSlots is how many raw frames a File keeps ready beside the shared cache.
+const rawSlots = 8
 
 // openFrame is a frame that a File has just read from: decoded, or raw with its table.
 type openFrame struct {
@@ -130,6 +134,11 @@ func (f *File) open(number uint64) (*openFrame, error) {
 		f.a.stats.CacheHits.Add(1)
 		return of, nil
 	}
+	slot := &f.raw[number%rawSlots]
+	if of := slot.Load(); of != nil && of.ref.Number == number {
+		f.a.stats.CacheHits.Add(1)
+		return of, nil
+	}
 	ref, err := f.a.frame(f.v, number)
 	if err != nil {
 		return nil, err
@@ -137,7 +146,10 @@ func (f *File) open(number uint64) (*openFrame, error) {
 	of := &openFrame{ref: ref}
 	switch {
 	case ref.BlockShift != 0:
-		of.table, err = f.a.table(&ref)
+		if of.table, err = f.a.table(&ref); err == nil {
+			slot.Store(of)
+			return of, nil
+		}
 	case ref.Codec != frames.Raw:
 		of.plain, err = f.a.plainFrame(&ref)
 	}

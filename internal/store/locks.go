@@ -45,6 +45,9 @@ func lockWait(ctx context.Context, f vfs.File, off int64, exclusive bool, timeou
 // readersBelow reports whether a reader holds a generation before gen. A file system without locks
 // counts as having one: nothing is wiped there.
 func readersBelow(f vfs.File, gen uint64) (bool, error) {
+	if skip(noReaderCheck) {
+		return false, nil
+	}
 	if gen == 0 || gen > maxGen {
 		return true, nil
 	}

@@ -139,7 +139,7 @@ func (a *Archive) plainFrame(f *frameRef) ([]byte, error) {
 		if err := a.pread(*buf, f.storedOff(a.suite.TagSize()), "frame"); err != nil {
 			return nil, 0, err
 		}
-		dst := make([]byte, f.Plain)
+		dst := make([]byte, f.Plain, f.Plain+frames.Slack)
 		if err := a.decodeFrame(f, *buf, dst); err != nil {
 			return nil, 0, err
 		}
@@ -170,9 +170,13 @@ func (a *Archive) table(f *frameRef) (*frames.Table, error) {
 	return v.(*frames.Table), nil
 }
 
-// readRaw fills dst with the bytes from off on of a raw frame with blocks. Whole blocks are read and
-// verified in dst itself; of a block that is wanted in part, the whole is read beside it. On failure
-// dst holds zeros.
+// smallRange is up to how many bytes of touched blocks are read with one call beside the caller's buffer;
+// a copy of that much costs less than a second call.
+const smallRange = 64 << 10
+
+// readRaw fills dst with the bytes from off on of a raw frame with blocks. Whole blocks of a long range are
+// read and verified in dst itself; what is wanted of a block in part, and short ranges, are read and
+// verified beside it and copied. On failure dst holds zeros.
 func (a *Archive) readRaw(f *frameRef, t *frames.Table, dst []byte, off int64) (err error) {
 	defer func() {
 		if err != nil {
@@ -183,25 +187,28 @@ func (a *Archive) readRaw(f *frameRef, t *frames.Table, dst []byte, off int64) (
 	for len(dst) > 0 {
 		first := int(off >> f.BlockShift)
 		lo, hi := t.BlockRange(first)
-		if off != lo || int64(len(dst)) < hi-lo {
-			// A block at either end that is wanted in part; when both ends lie in neighbours, one read.
-			last := int((off + int64(len(dst)) - 1) >> f.BlockShift)
-			if last == first+1 {
-				_, hi = t.BlockRange(last)
-			}
+		_, end := t.BlockRange(int((off + int64(len(dst)) - 1) >> f.BlockShift))
+		whole := off == lo && off+int64(len(dst)) == end
+		if !whole && end-lo <= smallRange {
+			hi = end
+		}
+		if !whole && (off != lo || hi == end) {
 			buf := getBuf(int(hi - lo))
-			if err := a.openBlocks(t, first, *buf, base+lo); err != nil {
-				putBuf(buf)
+			err := a.openBlocks(t, first, *buf, base+lo)
+			n := 0
+			if err == nil {
+				n = copy(dst, (*buf)[off-lo:])
+			}
+			putBuf(buf)
+			if err != nil {
 				return err
 			}
-			n := copy(dst, (*buf)[off-lo:])
-			putBuf(buf)
 			a.stats.BytesCopied.Add(uint64(n))
 			dst, off = dst[n:], off+int64(n)
 			continue
 		}
 		n := int64(len(dst))
-		if off+n < int64(f.Stored) {
+		if !whole {
 			n &^= 1<<f.BlockShift - 1
 		}
 		if err := a.openBlocks(t, first, dst[:n], base+lo); err != nil {

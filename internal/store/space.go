@@ -15,6 +15,7 @@ type space struct {
 	usable []journal.Planned // by offset
 	held   []journal.Planned // stage extents that may not be written yet
 	end    int64
+	taken  []format.Extent // of the usable ones, what was given out
 }
 
 // alloc returns an extent of n bytes, a multiple of the sector size: the first usable one that is long
@@ -27,6 +28,7 @@ func (s *space) alloc(n int64, keep bool) format.Extent {
 			continue
 		}
 		e := format.Extent{Off: p.Off, Len: n}
+		s.taken = append(s.taken, e)
 		p.Off += n
 		p.Len -= n
 		if p.Len == 0 {

@@ -156,7 +156,7 @@ func (a *Archive) Begin(ctx context.Context) (*Tx, error) {
 	if err := a.unchanged(); err != nil {
 		return nil, err
 	}
-	if a.temp == nil && !a.copies.AllEqual() {
+	if a.temp == nil && !a.copies.AllEqual() && !skip(stageReusedUnmirrored) {
 		// Stage extents may be written only when every copy is past them.
 		if err := a.mirror(); err != nil {
 			return nil, err
@@ -207,12 +207,15 @@ func (a *Archive) begin() (*Tx, error) {
 				ok = a.unowned(v, &p) == nil
 			}
 			if ok {
+				// Proven now; whoever owned it before no longer matters.
+				p.Kind, p.Owner = journal.OwnerNone, 0
 				t.space.usable = append(t.space.usable, p)
 			} else {
 				t.space.held = append(t.space.held, p)
 			}
 		}
-		if a.clean {
+		t.space.usable = join(t.space.usable)
+		if a.clean && !skip(noMarkClear) {
 			// The mark says that nothing was written since: not true from the first staged byte on.
 			if err := journal.ClearMark(writerAt{a}); err != nil {
 				return nil, err
@@ -352,6 +355,10 @@ func (t *Tx) Retire(tree index.Tree, _ int, ref index.Ref) {
 	if ref.Attempt == t.attempt {
 		p.Kind, p.Owner = journal.OwnerNone, 0
 		t.unused = append(t.unused, p)
+		return
+	}
+	if skip(reuseRetiredAtOnce) {
+		t.space.usable = append(t.space.usable, p)
 		return
 	}
 	t.retired = append(t.retired, p)

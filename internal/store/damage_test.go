@@ -1,0 +1,221 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"lockbox/internal/format"
+	"lockbox/internal/frames"
+	"lockbox/internal/index"
+	"lockbox/internal/pathsafe"
+	"lockbox/internal/vfs"
+)
+
+// smallWorld has an archive with a bit of everything.
+func smallWorld(t testing.TB) *world {
+	w := newWorld(t, 5, Options{Jobs: 1, CacheBytes: 1 << 20})
+	w.create(CreateOptions{Level: frames.LevelDefault})
+	r := rand.New(rand.NewPCG(1, 1))
+	w.change(func(tx *Tx) {
+		w.add(tx, map[string][]byte{"d": nil, "d/text": textBytes(r, 3000), "d/raw": randomBytes(r, 9000), "d/empty": {}, "gone": textBytes(r, 500)})
+	})
+	w.change(func(tx *Tx) {
+		if err := tx.Remove(mustPath("gone")); err != nil {
+			t.Fatal(err)
+		}
+		delete(w.model, "gone")
+	})
+	w.check()
+	return w
+}
+
+// readAll reads everything that can be read, and returns an error for anything that differs from want.
+func readAll(opt Options, want map[string][]byte) (wrong, failed error) {
+	a, err := Open(ctx, name, opt)
+	if err != nil {
+		return nil, err
+	}
+	defer a.Close()
+	seen := 0
+	for e, err := range a.List(pathsafe.Path{}) {
+		if err != nil {
+			return nil, err
+		}
+		seen++
+		data, ok := want[e.Path.String()]
+		if !ok {
+			return fmt.Errorf("%v came out of nowhere", e.Path), nil
+		}
+		if e.Kind != index.File {
+			continue
+		}
+		f, err := a.Open(&e)
+		if err != nil {
+			failed = err
+			continue
+		}
+		buf := bytes.Repeat([]byte{0xAA}, int(min(f.Size(), 1<<20)))
+		if n, err := f.ReadAt(buf, 0); err != nil && !errors.Is(err, io.EOF) {
+			failed = err
+			if !bytes.Equal(buf[:n], data[:n]) || slices.ContainsFunc(buf[n:], func(b byte) bool { return b != 0 && b != 0xAA }) {
+				return fmt.Errorf("%v: unverified bytes in the buffer", e.Path), nil
+			}
+		} else if !bytes.Equal(buf, data) {
+			return fmt.Errorf("%v: other bytes", e.Path), nil
+		}
+	}
+	if failed == nil && seen != len(want) {
+		return fmt.Errorf("%d entries of %d", seen, len(want)), nil
+	}
+	err = a.Bulk(ctx, a.List(pathsafe.Path{}), func(p Piece) error {
+		data := want[p.Entry.Path.String()]
+		if p.Err != nil {
+			failed = p.Err
+		} else if !bytes.Equal(p.Data, data[p.Off:p.Off+int64(len(p.Data))]) {
+			wrong = fmt.Errorf("%v: other bytes in bulk", p.Entry.Path)
+		}
+		return nil
+	})
+	if err != nil {
+		failed = err
+	}
+	return wrong, failed
+}
+
+// No flipped byte, zeroed sector or cut makes a reader return anything but the right bytes or an error of
+// a known kind.
+func TestDamageNeverReachesAReader(t *testing.T) {
+	w := smallWorld(t)
+	good := w.mem.Bytes(name)
+	step := 1
+	if testing.Short() {
+		step = 7
+	}
+	try := func(what string, b []byte) {
+		mem := vfs.Mem()
+		mem.Put(name, b)
+		opt := w.opt
+		opt.FS = mem
+		wrong, failed := readAll(opt, w.model)
+		if wrong != nil {
+			t.Fatalf("%s: %v", what, wrong)
+		}
+		if failed != nil && !errors.Is(failed, format.ErrCorrupt) && !errors.Is(failed, format.ErrVersion) && !errors.Is(failed, format.ErrNotLockbox) {
+			t.Fatalf("%s: %v", what, failed)
+		}
+	}
+	for k := 0; k < len(good); k += step {
+		if k == 600 {
+			k = format.PageSize // the rest of the first page is never read
+		}
+		b := bytes.Clone(good)
+		b[k] ^= 1 << (k % 8)
+		try(fmt.Sprintf("byte %d flipped", k), b)
+	}
+	for k := 0; k < len(good); k += 512 {
+		b := bytes.Clone(good)
+		clear(b[k : k+512])
+		try(fmt.Sprintf("sector at %d zeroed", k), b)
+		try(fmt.Sprintf("cut to %d", k), good[:k])
+	}
+	for _, n := range []int{0, 1, 7, 8, 511, len(good) - 1, len(good) - 100} {
+		try(fmt.Sprintf("cut to %d", n), good[:n])
+	}
+}
+
+func TestOpenErrors(t *testing.T) {
+	w := smallWorld(t)
+	good := w.mem.Bytes(name)
+	later := bytes.Clone(good)
+	for i := range 4 {
+		later[i*format.PageSize+8] = 2
+	}
+	rotten := bytes.Clone(good)
+	for i := range 4 {
+		rotten[i*format.PageSize+100] ^= 1
+	}
+	oneRotten := bytes.Clone(good)
+	oneRotten[100] ^= 1
+	for what, c := range map[string]struct {
+		b    []byte
+		kind error
+	}{
+		"empty":               {nil, format.ErrNotLockbox},
+		"garbage":             {randomBytes(rand.New(rand.NewPCG(1, 1)), 50000), format.ErrNotLockbox},
+		"zip":                 {append([]byte("PK\x03\x04"), make([]byte, 30000)...), format.ErrNotLockbox},
+		"cut by one byte":     {good[:len(good)-1], format.ErrCorrupt},
+		"cut by half":         {good[:len(good)/2], format.ErrCorrupt},
+		"only the magic":      {good[:8], format.ErrCorrupt},
+		"a later version":     {later, format.ErrVersion},
+		"all copies rotten":   {rotten, format.ErrCorrupt},
+		"text mode":           {bytes.ReplaceAll(good, []byte("\r\n"), []byte("\n")), format.ErrCorrupt},
+		"one copy rotten":     {oneRotten, nil},
+		"last bytes are zero": {append(bytes.Clone(good[:len(good)-4096]), make([]byte, 4096)...), nil},
+	} {
+		mem := vfs.Mem()
+		mem.Put(name, c.b)
+		opt := w.opt
+		opt.FS = mem
+		a, err := Open(ctx, name, opt)
+		if !errors.Is(err, c.kind) {
+			t.Errorf("%s: %v, want %v", what, err, c.kind)
+		}
+		if err == nil {
+			a.Close()
+		}
+	}
+	if _, err := Open(ctx, "nowhere", w.opt); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+// FuzzOpen opens, lists and reads whatever bytes it is given, and tries to change them.
+func FuzzOpen(f *testing.F) {
+	w := smallWorld(f)
+	good := w.mem.Bytes(name)
+	f.Add(good, uint32(0), byte(0))
+	for _, at := range []uint32{40, 60, 20490, 20600, 21000, 22000} {
+		f.Add(good, at, byte(0xFF))
+	}
+	f.Fuzz(func(t *testing.T, b []byte, at uint32, x byte) {
+		b = bytes.Clone(b)
+		if int(at) < len(b) {
+			b[at] ^= x
+		}
+		mem := vfs.Mem()
+		mem.Put(name, b)
+		opt := w.opt
+		opt.FS = mem
+		a, err := Open(ctx, name, opt)
+		if err != nil {
+			return
+		}
+		n := 0
+		for e, err := range a.List(pathsafe.Path{}) {
+			if n++; err != nil || n > 1000 {
+				break
+			}
+			if f, err := a.Open(&e); err == nil {
+				buf := make([]byte, 4096)
+				_, _ = f.ReadAt(buf, 0)
+			}
+		}
+		_ = a.Bulk(ctx, a.List(pathsafe.Path{}), func(p Piece) error { return nil })
+		a.Close()
+		if a, err = OpenWrite(ctx, name, opt); err != nil {
+			return
+		}
+		if tx, err := a.Begin(ctx); err == nil {
+			_ = tx.Add(ctx, slices.Values([]Source{fileSource("new", []byte("new"))}), nil)
+			_ = tx.Remove(mustPath("d/text"))
+			_, _ = tx.Commit(ctx)
+		}
+		_ = a.Close()
+	})
+}
