@@ -138,8 +138,8 @@ type adder struct {
 	ar     *store.Archive
 	filled bool // the archive has entries to meet
 
-	stop    error       // why the sources ended early
-	waiting chan pending  // what the sources under way are, in their order
+	stop    error           // why the sources ended early
+	waiting chan pending    // what the sources under way are, in their order
 	remove  []pathsafe.Path // what has to go because a file takes a directory's place, or the reverse
 	line    object
 	files   uint64

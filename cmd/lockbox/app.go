@@ -16,6 +16,7 @@ import (
 	"lockbox/internal/format"
 	"lockbox/internal/pathsafe"
 	"lockbox/internal/store"
+	"lockbox/internal/vfs"
 )
 
 // system is what the command gets from the world beside the file system.
@@ -159,6 +160,8 @@ func (a *app) openFailure(name string, err error) error {
 		return &failure{code: exitMissing, err: fmt.Errorf("there is no archive %s", quoted(name))}
 	case errors.Is(err, format.ErrNotLockbox):
 		return foreignFailure(name)
+	case errors.Is(err, vfs.ErrNotRegular):
+		return &failure{code: exitForeign, err: fmt.Errorf("%s is not a lockbox archive: it is not a regular file", quoted(name))}
 	case errors.Is(err, format.ErrVersion):
 		return &failure{
 			code: exitForeign, err: fmt.Errorf("cannot open %s: %w", quoted(name), err),

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"lockbox/internal/index"
 	"lockbox/internal/pathsafe"
 	"lockbox/internal/store"
 )
@@ -93,14 +94,17 @@ func completeStored(cmd *cobra.Command, args []string, toComplete string) ([]str
 			rest = strings.TrimPrefix(rest[len(dir.String()):], "/")
 		}
 		child, _, below := strings.Cut(rest, "/")
-		if below {
+		if child == "" {
+			continue
+		}
+		if below || e.Kind == index.Dir {
 			child += "/"
 		}
 		full := child
 		if !dir.IsZero() {
 			full = dir.String() + "/" + child
 		}
-		if child == "" || full == last || full == last+"/" || !strings.HasPrefix(full, toComplete) {
+		if full == last || !strings.HasPrefix(full, toComplete) {
 			continue
 		}
 		last = full

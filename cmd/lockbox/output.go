@@ -46,7 +46,7 @@ func outputError(err error) error {
 	if readerGone(err) {
 		return errReaderGone
 	}
-	return fmt.Errorf("cannot write to standard output: %w", withoutPath(err))
+	return &failure{code: exitFailed, err: fmt.Errorf("cannot write to standard output: %w", withoutPath(err))}
 }
 
 func (o *output) Write(p []byte) (int, error)       { return o.buf.Write(p) }

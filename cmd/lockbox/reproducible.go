@@ -3,16 +3,13 @@ package main
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"strconv"
 
 	"github.com/zeebo/blake3"
 
 	"lockbox/internal/format"
-	"lockbox/internal/hostfs"
 	"lockbox/internal/index"
 	"lockbox/internal/pathsafe"
 	"lockbox/internal/store"
@@ -192,8 +189,5 @@ func (r *adder) predictLine(path pathsafe.Path, p pending) error {
 		name += "/"
 	}
 	_, err := fmt.Fprintf(r.a.out, "%s%s\n", action, name)
-	if errors.Is(err, fs.ErrClosed) {
-		return errReaderGone
-	}
 	return err
 }

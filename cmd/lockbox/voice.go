@@ -69,3 +69,9 @@ func oneLine(s string) string {
 
 // quoted is a name as messages show it.
 func quoted(name string) string { return `"` + pathsafe.Quote(name) + `"` }
+
+// hasWords reports whether an error says already what was being done.
+func hasWords(err error) bool {
+	var f *failure
+	return errors.As(err, &f) || errors.Is(err, errReaderGone)
+}

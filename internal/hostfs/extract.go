@@ -37,12 +37,12 @@ func (o ExtractOptions) validate() error {
 // goroutines at once. A directory should come before what lies in it; one that does not is made.
 // Finish or Abort ends its use.
 type Extractor struct {
-	opt  ExtractOptions
-	host string
-	dirs *dirCache[string] // by stored path, "" is the destination
-	top  *cached[string]   // held open to the end: the path may lead elsewhere by then
-	new  bool              // the destination was made just now
-	anon bool              // temporary files need no name
+	opt   ExtractOptions
+	host  string
+	dirs  *dirCache[string] // by stored path, "" is the destination
+	top   *cached[string]   // held open to the end: the path may lead elsewhere by then
+	fresh bool              // the destination was made just now
+	anon  bool              // temporary files need no name
 
 	finished atomic.Bool
 
@@ -73,7 +73,7 @@ func NewExtractor(dest string, opt ExtractOptions) (*Extractor, error) {
 		if err := os.MkdirAll(dest, 0o777); err != nil {
 			return nil, err
 		}
-		x.new = true
+		x.fresh = true
 	}
 	x.dirs = newDirCache(x.openDir)
 	var err error
@@ -81,7 +81,7 @@ func NewExtractor(dest string, opt ExtractOptions) (*Extractor, error) {
 		return nil, err
 	}
 	x.anon = x.canLink()
-	if !x.anon && !x.new {
+	if !x.anon && !x.fresh {
 		removeStale(x.top.dir)
 	}
 	return x, nil

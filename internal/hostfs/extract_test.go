@@ -350,7 +350,7 @@ func TestConcurrentExtract(t *testing.T) {
 	var wg sync.WaitGroup
 	for w := range 4 {
 		wg.Go(func() {
-			for i := w; i < 2000; i += 4 {
+			for i := w; i < 800; i += 4 {
 				// More directories than are kept open, each shared by all, none made beforehand.
 				if err := x.WriteFile(path(t, fmt.Sprintf("d%d/e/f%d", i%(2*maxDirs), i)), plain, []byte("x")); err != nil {
 					t.Error(err)
@@ -375,7 +375,7 @@ func TestConcurrentExtract(t *testing.T) {
 			files++
 		}
 	}
-	if files != 2000 {
+	if files != 800 {
 		t.Errorf("%d files", files)
 	}
 }

@@ -20,7 +20,7 @@ type dir struct {
 	searched error // why the directory could only be opened for lookups, not for listing
 }
 
-const openDirFlags = unix.O_DIRECTORY | unix.O_CLOEXEC | unix.O_NONBLOCK
+const openDirFlags = unix.O_DIRECTORY | unix.O_CLOEXEC
 
 // openTop opens a directory by a path of the user's, links and all.
 func openTop(path string) (*dir, error) { return openDirAt(unix.AT_FDCWD, path, 0) }

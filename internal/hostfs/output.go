@@ -132,6 +132,9 @@ func (o *Output) Commit() error {
 		err = o.publish()
 	}
 	if err != nil {
+		if o.x.aborted.Load() { // whatever failed, it is because the temporary name is gone
+			err = ErrAborted
+		}
 		return errors.Join(o.x.fail("create", o.path, err), o.Abort())
 	}
 	o.done = true

@@ -22,7 +22,7 @@ type PreflightItem struct {
 // directory in the place of a file, anything else in the place of a directory. Items in ascending
 // order are looked up fastest.
 func (x *Extractor) Preflight(items iter.Seq[PreflightItem]) error {
-	if x.new {
+	if x.fresh {
 		return nil
 	}
 	p := preflight{x: x}

@@ -190,6 +190,24 @@ func TestReadOnlyDirectories(t *testing.T) {
 		}
 	}()
 	items := walkAll(top(src), WalkOptions{})
+	// A directory that its owner cannot even search is finished after what lies in it.
+	closed := filepath.Join(dst, "closed")
+	x, err := NewExtractor(closed, ExtractOptions{})
+	check(t, err)
+	for _, p := range []string{"n", "n/sub", "n/sub/deeper"} {
+		check(t, x.Mkdir(path(t, p), Meta{Kind: KindDir, Mode: 0, MtimeSec: 4}))
+	}
+	check(t, x.Finish())
+	for _, p := range []string{"n", "n/sub", "n/sub/deeper"} {
+		fi, err := os.Lstat(filepath.Join(closed, p))
+		check(t, err)
+		if fi.Mode() != fs.ModeDir || fi.ModTime().Unix() != 4 {
+			t.Errorf("%s is %v of %v", p, fi.Mode(), fi.ModTime())
+		}
+		check(t, os.Chmod(filepath.Join(closed, p), 0o755))
+	}
+	check(t, os.RemoveAll(closed))
+
 	for round, opt := range []ExtractOptions{{}, {Overwrite: true}} {
 		x, err := NewExtractor(dst, opt)
 		check(t, err)

@@ -104,8 +104,9 @@ func openNode(n *node) (*dir, error) {
 		now, lerr := up.lookup(n.name, n.follow)
 		if n.known || lerr != nil || !now.sameObject(&m) {
 			err = fmt.Errorf("%w: it was replaced by another directory", ErrChanged)
+		} else {
+			n.id = Meta{Kind: KindDir, Dev: m.Dev, Ino: m.Ino}
 		}
-		n.id = Meta{Kind: KindDir, Dev: m.Dev, Ino: m.Ino}
 	}
 	if err != nil {
 		_ = d.close()

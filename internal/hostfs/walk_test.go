@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"lockbox/internal/pathsafe"
 )
@@ -62,12 +63,12 @@ func TestWalkOrder(t *testing.T) {
 
 func TestWalkJobsGiveOneOrder(t *testing.T) {
 	dir := t.TempDir()
-	for i := range 40 {
-		for j := range 40 {
+	for i := range 20 {
+		for j := range 10 {
 			write(t, filepath.Join(dir, fmt.Sprintf("d%d", i), fmt.Sprintf("e%d", j%7), fmt.Sprintf("f%d", j)), "x")
 		}
 	}
-	for i := range 3 * batch { // more than one unit
+	for i := range 2*batch + 50 { // more than one unit
 		write(t, filepath.Join(dir, "d3", fmt.Sprintf("many%d", i)), "")
 		if i%100 == 0 {
 			write(t, filepath.Join(dir, "d3", fmt.Sprintf("many%d-sub", i), "f"), "")
@@ -75,7 +76,7 @@ func TestWalkJobsGiveOneOrder(t *testing.T) {
 	}
 	before := runtime.NumGoroutine()
 	want := names(walkAll(top(dir), WalkOptions{}))
-	if len(want) < 3*batch+1600 {
+	if len(want) < 2*batch+250 {
 		t.Fatalf("only %d items", len(want))
 	}
 	for _, jobs := range []int{1, 2, 3, 8} {
@@ -359,4 +360,46 @@ func TestWalkSeesVanishing(t *testing.T) {
 	if want := []string{"a", "d/", "d/ !", "e/", "e/ !"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
+}
+
+// TestLookaheadIsBounded lets workers loose on a tree without end.
+func TestLookaheadIsBounded(t *testing.T) {
+	before := runtime.NumGoroutine()
+	const jobs, perUnit = 4, 100
+	l := newLookahead(jobs, func(u *unit) {
+		u.items = make([]Item, perUnit)
+		for i := range u.items {
+			u.items[i].sub = new(unit)
+		}
+		u.rest = new(unit)
+	})
+	state := func() int {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.ahead
+	}
+	root := new(unit)
+	l.push(root)
+	if !l.need(root) {
+		t.Fatal("not loaded")
+	}
+	for try := 0; state() < maxAhead; try++ {
+		if try == 2000 {
+			t.Fatalf("only %d items are loaded ahead", state())
+		}
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(5 * time.Millisecond)
+	if n := state(); n >= maxAhead+jobs*perUnit {
+		t.Errorf("%d items are loaded ahead", n)
+	}
+	// What the consumer comes to first is there first.
+	if first := root.items[0].sub; first.state != unitDone {
+		t.Error("the next directory is not loaded")
+	}
+	l.stop()
+	if l.need(root.items[perUnit-1].sub) {
+		t.Error("loaded after the stop")
+	}
+	noGoroutines(t, before)
 }

@@ -18,7 +18,7 @@ import (
 // bitset is a set of tokens, by number.
 type bitset [8]uint64
 
-func (s *bitset) add(n int)     { s[n/64] |= 1 << (n % 64) }
+func (s *bitset) add(n int)      { s[n/64] |= 1 << (n % 64) }
 func (s *bitset) has(n int) bool { return s[n/64]>>(n%64)&1 != 0 }
 func (s bitset) or(o bitset) bitset {
 	for i := range s {

@@ -38,8 +38,12 @@ func classOf(size int64) uint8 {
 	return uint8(bits.Len64(uint64((size - 1) / (minPack / packFactor))))
 }
 
-// packTarget is the plain length at which a pack of a class is closed.
+// packTarget is the plain length at which a pack of a class is closed: 16 times the class's largest file,
+// and half of that for the smallest files, of which a tree has many but few bytes.
 func packTarget(class uint8) int {
+	if class == 0 {
+		return minPack / 2
+	}
 	return min(minPack<<class, maxPack)
 }
 

@@ -19,9 +19,9 @@ type contents struct {
 	left   []uint32 // references that no entry has claimed yet
 	flags  []uint8
 	parts  uint64 // shares in frames, of all contents
-	unread int    // records that cannot be read
 
-	mu     sync.Mutex // guards what follows: workers find damaged contents
+	mu     sync.Mutex // guards what follows, which workers find out
+	known  bitset     // the bytes were compared with the digest
 	bad    bitset
 	reason map[int]string // why, for the first of them
 }
@@ -63,6 +63,16 @@ func (t *contents) markBad(rank int, reason string) {
 	}
 }
 
+// settle makes bad what should have been read and was not, for whatever reason: nothing that was asked for
+// is passed over in silence.
+func (t *contents) settle() {
+	for r, f := range t.flags {
+		if f&isSelected != 0 && !t.known.has(r) {
+			t.markBad(r, "its bytes could not be reached")
+		}
+	}
+}
+
 func (t *contents) isBad(rank int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -79,11 +89,11 @@ func (t *contents) why(rank int) string {
 // contentsPass reads the contents tree.
 func (c *checker) contentsPass() error {
 	t := &c.contents
-	// A record takes 40 bytes and more, so the count is believed only as far as the file could hold it.
-	n := int(min(c.roots[index.Contents].Count, uint64(c.super.End/40)))
+	// A record takes 40 bytes and more, so a count is believed only as far as the file could hold it.
+	most := uint64(c.size / 40)
+	n := int(min(c.roots[index.Contents].Count, most))
 	t.num, t.size, t.prefix = make([]uint64, 0, n), make([]int64, 0, n), make([]uint64, 0, n)
 	t.left, t.flags = make([]uint32, 0, n), make([]uint8, 0, n)
-	runs := c.roots[index.Frames].Count
 	return c.walk(index.Contents, false, func(key, value []byte) error {
 		number := binary.BigEndian.Uint64(key)
 		if number == 0 {
@@ -103,7 +113,7 @@ func (c *checker) contentsPass() error {
 		t.left = append(t.left, uint32(rec.Refs))
 		t.flags = append(t.flags, flags)
 		if err != nil {
-			t.unread++
+			c.broken[index.Contents] = true
 			t.markBad(len(t.num)-1, "the record of its content cannot be read")
 			return c.damage(KindContent, -1, fmt.Errorf("content %d: %w", number, err))
 		}
@@ -112,7 +122,8 @@ func (c *checker) contentsPass() error {
 		}
 		c.got.PlainBytes += uint64(rec.Size)
 		for i := range rec.Runs {
-			t.parts += min(rec.Runs[i].Frames(), runs+1) // more is impossible, and must not overflow
+			// More frames than fit in the file are as wrong as any number, and must not overflow.
+			t.parts = min(t.parts+min(rec.Runs[i].Frames(), most+1), 1<<62)
 		}
 		return nil
 	})
@@ -149,26 +160,36 @@ func (c *checker) digestsPass() error {
 // are those from pos on of the content.
 type share struct{ off, pos, length int64 }
 
-// shareAt finds the share of a content that begins at off of a frame, and what is wrong with it: a frame
-// of a run over several that does not hold exactly the run's unit.
-func shareAt(rec *index.Content, frame uint64, off, plain int64) (s share, ok bool) {
+// shareFrom finds the share of a content that begins at byte off of a frame or, unless exact, the first
+// that begins there or later. Where a run goes on in the next frame, this one must hold exactly its unit.
+func shareFrom(rec *index.Content, frame uint64, off, plain int64, exact bool) (s share, ok bool) {
 	base := int64(0)
+	take := func(x share) {
+		if x.off == off || !exact && x.off > off && (!ok || x.off < s.off) {
+			if x.length <= plain-x.off {
+				s, ok = x, true
+			}
+		}
+	}
 	for i := range rec.Runs {
 		r := &rec.Runs[i]
 		switch {
 		case r.Unit == 0:
-			if r.Frame == frame && r.Off == off {
-				return share{off, base, r.Len}, true
+			if r.Frame == frame {
+				take(share{r.Off, base, r.Len})
 			}
 		case off == 0 && frame >= r.Frame && frame-r.Frame < r.Frames():
 			at := int64(frame-r.Frame) * r.Unit
 			if n := min(r.Unit, r.Len-at); n == r.Len-at || plain == r.Unit {
-				return share{0, base + at, n}, true
+				take(share{0, base + at, n})
 			}
+		}
+		if ok && s.off == off {
+			break
 		}
 		base += r.Len
 	}
-	return share{}, false
+	return s, ok
 }
 
 // shares calls fn for each share of a content in order, until fn returns false.
@@ -211,7 +232,10 @@ func (l *lookup) frameAt(number uint64) (rec index.Frame, f found, err error) {
 	if err != nil || f != present {
 		return rec, f, err
 	}
-	if rec, err = index.DecodeFrame(value, l.c.tag, l.c.super.Sector); err != nil || !l.c.extentOK(rec.Ext) {
+	if rec, err = index.DecodeFrame(value, l.c.tag, l.c.super.Sector); err != nil {
+		return rec, unreadable, nil
+	}
+	if info := infoOf(number, &rec); l.c.frameProblem(&info, rec.Ext) != "" {
 		return rec, unreadable, nil
 	}
 	return rec, present, nil

@@ -49,6 +49,7 @@ func (e *entryPass) entry(key, value []byte) error {
 		if p, perr := pathsafe.FromKey(key); perr == nil {
 			path = p.String()
 		}
+		c.broken[index.Entries] = true
 		e.name(path, KindEntry, "%s", detail(err))
 		return nil
 	}
@@ -137,9 +138,11 @@ func (c *checker) freePass() error {
 	return c.walk(index.Free, false, func(key, value []byte) error {
 		f, err := index.DecodeFree(key, value)
 		if err != nil {
+			c.broken[index.Free] = true
 			return c.damage(KindNode, -1, fmt.Errorf("tree free, key %s: %w", keyText(index.Free, key, "0"), err))
 		}
 		if !c.extentOK(f.Ext) {
+			c.broken[index.Free] = true
 			c.find(KindOwnership, f.Ext.Off, "a free extent of %d bytes is not made of sectors inside the archive", f.Ext.Len)
 			return nil
 		}

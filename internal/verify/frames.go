@@ -29,7 +29,7 @@ func (c *checker) framesPass() (err error) {
 		if err != nil {
 			return err
 		}
-		if strays == 0 {
+		if strays == 0 && !p.wrong && !c.broken[index.Contents] {
 			c.find(KindContent, -1, "contents have %d shares in frames, the frames hold %d", c.contents.parts, p.claimed)
 		}
 	}
@@ -38,6 +38,7 @@ func (c *checker) framesPass() (err error) {
 			return err
 		}
 		c.sum.Bytes = uint64(p.data.bytes.Load())
+		c.contents.settle()
 	}
 	return c.openPacks()
 }
@@ -50,6 +51,7 @@ type framesPass struct {
 	rec      index.Content
 	members  uint64 // listed by frames
 	claimed  uint64 // of them, those that are where their content says
+	wrong    bool   // a frame was found to list what it should not
 	shares   []part // of the current frame
 }
 
@@ -60,14 +62,13 @@ func (p *framesPass) frame(key, value []byte) error {
 	c.got.NextFrame = number
 	rec, err := index.DecodeFrame(value, c.tag, c.super.Sector)
 	if err != nil {
+		c.broken[index.Frames] = true
 		return c.damage(KindFrame, -1, fmt.Errorf("frame %d: %w", number, err))
 	}
 	info := infoOf(number, &rec)
-	what := info.Valid()
-	if what == "" && (rec.Ext.Len < info.Used(c.tag) || !c.extentOK(rec.Ext)) {
-		what = "extent too short, or outside the archive"
-	}
+	what := c.frameProblem(&info, rec.Ext)
 	if what != "" {
+		c.broken[index.Frames] = true
 		c.find(KindFrame, rec.Ext.Off, "frame %d: record: %s", number, what)
 		return nil
 	}
@@ -86,43 +87,75 @@ func infoOf(number uint64, r *index.Frame) frames.Info {
 		Plain: r.Plain, Stored: r.Stored, MemberTable: r.MemberTable, Commitment: r.Commitment}
 }
 
+// frameProblem says why a frame cannot be read whatever its bytes are, or "".
+func (c *checker) frameProblem(info *frames.Info, ext format.Extent) string {
+	used := info.Used(c.tag)
+	switch what := info.Valid(); {
+	case what != "":
+		return what
+	case ext.Len < used || ext.Len > format.AlignUp(2*used, c.super.Sector):
+		// No padding more than doubles a frame, and what is read for one must be bounded.
+		return "extent too short or too long for the frame"
+	case !c.extentOK(ext):
+		return "extent outside the archive"
+	}
+	return ""
+}
+
 // claim shows that the members that a frame lists lie in it one after the other, from its first plain
-// byte to its last, and gathers them. It returns false when they do not, or when it cannot be known.
+// byte to its last, and gathers them. It returns false when they do not, or when it cannot be known. It
+// goes on behind a member that is not where it should be; that member's bytes are looked at on their own.
 func (p *framesPass) claim(number uint64, rec *index.Frame) (whole bool, err error) {
 	c, t := p.c, &p.c.contents
 	p.shares = p.shares[:0]
 	p.members += uint64(len(rec.Contents))
 	at, plain := int64(0), int64(rec.Plain)
+	whole = true
+	wrong := func(detail string, args ...any) {
+		if whole {
+			c.find(KindFrame, rec.Ext.Off, "frame %d %s", number, fmt.Sprintf(detail, args...))
+			p.wrong = true
+		}
+		whole = false
+	}
 	for _, n := range rec.Contents {
 		r, ok := t.rank(n)
 		if !ok {
 			if !c.broken[index.Contents] {
-				c.find(KindFrame, rec.Ext.Off, "frame %d lists content %d, which does not exist", number, n)
+				wrong("lists content %d, which does not exist", n)
 			}
-			return false, nil
+			whole = false
+			continue
 		}
 		if p.number != n {
 			p.number = 0
 			var f found
-			if p.rec, f, err = p.contents.contentAt(n); err != nil || f != present {
+			if p.rec, f, err = p.contents.contentAt(n); err != nil {
 				return false, err
+			}
+			if f != present {
+				whole = false
+				continue
 			}
 			p.number = n
 		}
-		s, ok := shareAt(&p.rec, number, at, plain)
-		if !ok || s.length > plain-at {
-			c.find(KindFrame, rec.Ext.Off, "frame %d lists content %d at byte %d, where that content's record does not place it", number, n, at)
-			return false, nil
+		s, ok := shareFrom(&p.rec, number, at, plain, whole)
+		if !ok && whole {
+			wrong("lists content %d at byte %d, where that content's record does not place it", n, at)
+			s, ok = shareFrom(&p.rec, number, at, plain, false)
+		}
+		if !ok {
+			t.flags[r] |= isDeferred
+			continue
 		}
 		p.claimed++
-		at += s.length
+		at = s.off + s.length
 		p.shares = append(p.shares, part{share: s, rank: r, size: p.rec.Size, digest: p.rec.Digest})
 	}
-	if at != plain {
-		c.find(KindFrame, rec.Ext.Off, "frame %d: its members hold %d bytes, the frame %d", number, at, plain)
-		return false, nil
+	if whole && at != plain {
+		wrong("holds %d bytes, its members %d", plain, at)
 	}
-	return true, nil
+	return whole, nil
 }
 
 // openPacks checks that the packs that the commit block calls open exist.
@@ -143,13 +176,16 @@ func (c *checker) openPacks() error {
 	return nil
 }
 
-// deferred reads the contents whose shares do not stand in the order of frames, one after the other.
+// deferred reads the contents whose shares do not stand in the order of frames, one after the other. Each
+// may need frames that others need too; a hostile archive could have the same ones decoded for ever, so
+// the sum is bounded by a multiple of what all frames hold.
 func (r *reader) deferred() error {
 	c, t := r.c, &r.c.contents
 	contents, records := c.lookup(index.Contents), c.lookup(index.Frames)
 	w := newWorker(r)
-	var plain []byte // of frame last
-	last := uint64(0)
+	budget := 8*int64(r.plain) + 64<<20
+	var plain []byte // of the frame that last describes
+	var last frames.Info
 	for rank, flags := range t.flags {
 		if flags&isDeferred == 0 || flags&isSelected == 0 || t.isBad(rank) {
 			continue
@@ -167,15 +203,24 @@ func (r *reader) deferred() error {
 			if err = c.ctx.Err(); err != nil {
 				return false
 			}
-			if frame != last {
-				if plain, bad, err = w.single(records, frame); err != nil || bad != "" {
-					last = 0
+			if frame != last.Number {
+				if budget < 0 {
+					c.partial = true
+					bad = "not read: too many contents need the same frames"
 					return false
 				}
-				last = frame
+				if last, plain, bad, err = w.single(records, frame); err != nil || bad != "" {
+					last = frames.Info{}
+					return false
+				}
+				budget -= int64(len(plain))
 			}
-			if s.off+s.length > int64(len(plain)) {
+			switch {
+			case s.off+s.length > int64(len(plain)):
 				bad = fmt.Sprintf("it reaches past the end of frame %d", frame)
+				return false
+			case w.hit(&last, s):
+				bad = fmt.Sprintf("frame %d is damaged", frame)
 				return false
 			}
 			w.hash.Write(plain[s.off : s.off+s.length])
@@ -186,14 +231,10 @@ func (r *reader) deferred() error {
 		}
 		var sum format.Digest
 		w.hash.Sum(sum[:0])
-		if bad == "" && sum != rec.Digest {
-			bad = wrongDigest
-		}
-		if bad != "" {
+		if bad == "" {
+			r.digested(rank, rec.Size, sum == rec.Digest)
+		} else {
 			t.markBad(rank, bad)
-		}
-		if bad == "" || bad == wrongDigest {
-			r.bytes.Add(rec.Size)
 		}
 	}
 	return nil

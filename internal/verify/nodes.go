@@ -73,9 +73,12 @@ func (w *walker) node(level int, ref index.Ref, lower, upper []byte) error {
 	if !c.extentOK(ext) {
 		return w.bad(level, &ref, lower, upper, errors.New("reference to a place outside the archive"))
 	}
-	// Nodes own their bytes, so a tree whose nodes are longer than the archive has some of them twice:
+	if ref.Off+int64(ref.Len) > c.size {
+		return w.bad(level, &ref, lower, upper, errors.New("the file ends before it does"))
+	}
+	// Nodes own their bytes, so a tree whose nodes are longer than the file has some of them twice:
 	// without this bound a hostile one could make the walk endless.
-	if w.bytes += ext.Len; w.bytes > c.super.End {
+	if w.bytes += int64(ref.Len); w.bytes > c.size {
 		return w.bad(level, &ref, lower, upper, errors.New("the tree's nodes take more bytes than the archive has"))
 	}
 	if !w.quiet {
@@ -178,7 +181,7 @@ func keyText(t index.Tree, key []byte, end string) string {
 	return fmt.Sprint(binary.BigEndian.Uint64(b[:]))
 }
 
-// find states of a lookup.
+// found is what a lookup came to.
 type found uint8
 
 const (

@@ -14,6 +14,7 @@ import (
 const (
 	batchPlain = 4 << 20 // plain bytes at which a batch of frames is closed
 	batchJobs  = 1024    // and the number of frames
+	batchParts = 8 << 10 // and of their members
 	groupBytes = 1 << 20 // what one read fetches, unless a frame alone is longer
 	maxStreams = 256     // contents over several frames that are digested at the same time
 )
@@ -33,7 +34,8 @@ type reader struct {
 	work    chan task
 	serial  *worker // with one job: does the work itself
 	streams map[int]*stream
-	extents int64 // bytes of the frames given so far
+	extents int64  // bytes of the extents that were given to be read
+	plain   uint64 // and of what they hold
 	bytes   atomic.Int64
 }
 
@@ -131,10 +133,14 @@ func (r *reader) add(j job, parts []part) error {
 	}
 	// Frames own their bytes: where they take more than the file has, some overlap, which the ownership
 	// check reports. Reading them all could take for ever.
-	if r.extents += j.ext.Len; r.extents > r.c.super.End {
+	if j.ext.End() <= r.c.size {
+		r.extents += j.ext.Len
+	}
+	if r.extents > r.c.size {
 		r.c.partial = true
 		return nil
 	}
+	r.plain += uint64(j.info.Plain)
 	b := r.batch
 	if b == nil {
 		if n := len(r.free); n > 0 {
@@ -152,7 +158,7 @@ func (r *reader) add(j job, parts []part) error {
 	}
 	j.hi = len(b.parts)
 	b.jobs = append(b.jobs, j)
-	if b.plain += int64(j.info.Plain); b.plain >= batchPlain || len(b.jobs) >= batchJobs {
+	if b.plain += int64(j.info.Plain); b.plain >= batchPlain || len(b.jobs) >= batchJobs || len(b.parts) >= batchParts {
 		return r.flush()
 	}
 	return nil

@@ -93,7 +93,7 @@ type checker struct {
 	super  *journal.Super
 	commit *journal.Commit
 	roots  [index.Free + 1]index.Root
-	broken [index.Free + 1]bool // a part of the tree cannot be read
+	broken [index.Free + 1]bool // a node of the tree or a record in it cannot be read
 	owners ownership
 	got    journal.Counters // recomputed from the trees
 

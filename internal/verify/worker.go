@@ -13,8 +13,6 @@ import (
 	"lockbox/internal/frames"
 )
 
-const wrongDigest = "its bytes do not have the digest that was stored"
-
 // buffers of plain bytes go from worker to stream and back; each has a power of two as its capacity.
 var buffers sync.Pool
 
@@ -110,7 +108,7 @@ func (w *worker) frame(b *batch, j *job, ext []byte) {
 	parts := b.parts[j.lo:j.hi]
 	for i := range parts {
 		p := &parts[i]
-		if w.hit(&j.info, p) {
+		if w.hit(&j.info, p.share) {
 			w.damaged(p, fmt.Sprintf("frame %d is damaged", j.info.Number))
 			continue
 		}
@@ -126,10 +124,19 @@ func (w *worker) frame(b *batch, j *job, ext []byte) {
 		w.hash.Write(data)
 		var sum format.Digest
 		w.hash.Sum(sum[:0])
-		w.r.bytes.Add(p.size)
-		if sum != p.digest {
-			c.contents.markBad(p.rank, wrongDigest)
-		}
+		w.r.digested(p.rank, p.size, sum == p.digest)
+	}
+}
+
+// digested notes that all of a content's bytes were read, and whether they are the right ones.
+func (r *reader) digested(rank int, size int64, right bool) {
+	t := &r.c.contents
+	r.bytes.Add(size)
+	t.mu.Lock()
+	t.known.add(rank)
+	t.mu.Unlock()
+	if !right {
+		t.markBad(rank, "its bytes do not have the digest that was stored")
 	}
 }
 
@@ -179,21 +186,21 @@ func (w *worker) open(info *frames.Info, ext []byte) ([]byte, error) {
 	return stored, nil
 }
 
-// hit reports whether a part touches a bad block.
-func (w *worker) hit(info *frames.Info, p *part) bool {
-	k, _ := slices.BinarySearch(w.bad, int(p.off>>info.BlockShift))
-	return k < len(w.bad) && w.bad[k] <= int((p.off+p.length-1)>>info.BlockShift)
+// hit reports whether a share touches a bad block of the frame that was opened last.
+func (w *worker) hit(info *frames.Info, s share) bool {
+	k, _ := slices.BinarySearch(w.bad, int(s.off>>info.BlockShift))
+	return k < len(w.bad) && w.bad[k] <= int((s.off+s.length-1)>>info.BlockShift)
 }
 
-// single reads one frame by number. bad says what is wrong with it.
-func (w *worker) single(records *lookup, number uint64) (plain []byte, bad string, err error) {
+// single reads one frame by number. bad says why none of its bytes can be used.
+func (w *worker) single(records *lookup, number uint64) (info frames.Info, plain []byte, bad string, err error) {
 	rec, f, err := records.frameAt(number)
 	if err != nil {
-		return nil, "", err
+		return info, nil, "", err
 	}
-	info := infoOf(number, &rec)
-	if f != present || info.Valid() != "" || rec.Ext.Len < info.Used(w.r.c.tag) {
-		return nil, fmt.Sprintf("the record of frame %d cannot be read", number), nil
+	info = infoOf(number, &rec)
+	if f != present {
+		return info, nil, fmt.Sprintf("the record of frame %d cannot be read", number), nil
 	}
 	ext := grow(&w.read, int(info.Used(w.r.c.tag)))
 	if err = w.r.c.read(ext, rec.Ext.Off, "frame"); err == nil {
@@ -201,11 +208,11 @@ func (w *worker) single(records *lookup, number uint64) (plain []byte, bad strin
 	}
 	switch {
 	case err != nil && !errors.Is(err, format.ErrCorrupt):
-		return nil, "", err
-	case err != nil || len(w.bad) > 0:
-		return nil, fmt.Sprintf("frame %d is damaged", number), nil
+		return info, nil, "", err
+	case err != nil:
+		return info, nil, fmt.Sprintf("frame %d is damaged", number), nil
 	}
-	return plain, "", nil
+	return info, plain, "", nil
 }
 
 // stream digests a content over several frames in order, whichever order they arrive in. Whoever brings
@@ -276,10 +283,7 @@ func (w *worker) feed(p *part, data []byte, alone bool) {
 		var sum format.Digest
 		s.hash.Sum(sum[:0])
 		s.hash = nil
-		s.r.bytes.Add(s.size)
-		if sum != s.digest {
-			s.r.c.contents.markBad(s.rank, wrongDigest)
-		}
+		s.r.digested(s.rank, s.size, sum == s.digest)
 	}
 }
 

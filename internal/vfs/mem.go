@@ -22,10 +22,11 @@ const (
 	OpPublish // a Temp is about to get its name; an OpSyncDir follows
 	OpRemove
 	OpSyncDir
+	OpLock // of a Sim only; Off is the first byte
 )
 
 func (k OpKind) String() string {
-	return [...]string{"write", "truncate", "sync", "create", "publish", "remove", "sync directory"}[k]
+	return [...]string{"write", "truncate", "sync", "create", "publish", "remove", "sync directory", "lock"}[k]
 }
 
 // Op is one operation that changes a MemFS. Name is the file's, of a Temp the final one. Off and Len are

@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 
 	kzip "github.com/klauspost/compress/zip"
 
@@ -28,7 +30,7 @@ type archives struct {
 // build makes both archives of a fixture and compares what comes out of them, before anything is timed.
 func (b *bench) build(name string, files []file, deflate bool) (*archives, error) {
 	a := &archives{lbx: filepath.Join(b.tmp, name+".lbx"), zip: filepath.Join(b.tmp, name+".zip"), files: files}
-	if err := writeLockbox(b.ctx, a.lbx, files); err != nil {
+	if err := writeLockbox(b.ctx, a.lbx, slices.Values(files)); err != nil {
 		return nil, fmt.Errorf("making %s.lbx: %w", name, err)
 	}
 	if err := writeZip(a.zip, files, deflate); err != nil {
@@ -54,7 +56,7 @@ func entryOf(f *file) (index.Entry, error) {
 }
 
 // writeLockbox makes an archive with the defaults of the command line.
-func writeLockbox(ctx context.Context, name string, files []file) (err error) {
+func writeLockbox(ctx context.Context, name string, files iter.Seq[file]) (err error) {
 	a, err := store.Create(ctx, name, store.Options{}, store.CreateOptions{Level: frames.LevelDefault})
 	if err != nil {
 		return err
@@ -71,17 +73,17 @@ func writeLockbox(ctx context.Context, name string, files []file) (err error) {
 	return err
 }
 
-func addFiles(ctx context.Context, tx *store.Tx, files []file) error {
+func addFiles(ctx context.Context, tx *store.Tx, files iter.Seq[file]) error {
 	var bad error
 	err := tx.Add(ctx, func(yield func(store.Source) bool) {
-		for i := range files {
-			e, err := entryOf(&files[i])
+		for f := range files {
+			e, err := entryOf(&f)
 			if err != nil {
 				bad = err
 				return
 			}
 			open := func() (store.Reader, index.Entry, error) {
-				return memReader{bytes.NewReader(files[i].data)}, e, nil
+				return memReader{bytes.NewReader(f.data)}, e, nil
 			}
 			if !yield(store.Source{Entry: e, Open: open}) {
 				return
@@ -248,7 +250,9 @@ func drain(w io.Writer, r io.ReadCloser) error {
 	return errors.Join(err, r.Close())
 }
 
-func streamZip(name string, w io.Writer, each func(string) error) error { return shuffledZip(name, nil, w, each) }
+func streamZip(name string, w io.Writer, each func(string) error) error {
+	return shuffledZip(name, nil, w, each)
+}
 
 func shuffledZip(name string, shuffled order, w io.Writer, each func(string) error) error {
 	z, err := zip.OpenReader(name)

@@ -42,8 +42,10 @@ func duration(d time.Duration) string {
 	switch {
 	case d < 10*time.Microsecond:
 		return fmt.Sprintf("%d ns", d.Nanoseconds())
-	case d < 10*time.Millisecond:
+	case d < time.Millisecond:
 		return fmt.Sprintf("%.1f µs", float64(d)/1e3)
+	case d < 10*time.Millisecond:
+		return fmt.Sprintf("%.2f ms", float64(d)/1e6)
 	case d < 10*time.Second:
 		return fmt.Sprintf("%.1f ms", float64(d)/1e6)
 	}

@@ -18,6 +18,7 @@ type row struct {
 	unit     string  // of value: "" for a ratio
 	goal     float64
 	atLeast  bool
+	mustBe0  bool   // the goal is 0
 	note     string // instead of a figure: why there is none
 }
 
@@ -36,6 +37,11 @@ func (r *report) figure(section int, workload, ours string, value float64, unit 
 	r.add(row{section: section, workload: workload, ours: ours, value: value, unit: unit, goal: goal})
 }
 
+// zero adds a row for a count that must be 0.
+func (r *report) zero(section int, workload string, n uint64) {
+	r.add(row{section: section, workload: workload, ours: fmt.Sprint(n), value: float64(n), mustBe0: true})
+}
+
 // missing adds a row that says why nothing was measured.
 func (r *report) missing(section int, workload, why string) {
 	r.add(row{section: section, workload: workload, note: why})
@@ -43,6 +49,10 @@ func (r *report) missing(section int, workload, why string) {
 
 func (x *row) verdict() string {
 	switch {
+	case x.mustBe0 && x.value == 0:
+		return "met"
+	case x.mustBe0:
+		return "**missed**"
 	case x.note != "" || x.goal == 0:
 		return ""
 	case x.atLeast == (x.value >= x.goal) || x.value == x.goal:
@@ -64,6 +74,9 @@ func (x *row) markdown() string {
 		return fmt.Sprintf("| %s | %s | | | | |\n", x.workload, x.note)
 	}
 	goal := ""
+	if x.mustBe0 {
+		goal = "0"
+	}
 	if x.goal != 0 {
 		goal = "≤ " + number(x.goal, x.unit)
 		if x.atLeast {

@@ -144,7 +144,7 @@ func (d *demo) all() error {
 	}
 	files, dirs, total = want.sum()
 	links := len(want.entries) - files - dirs
-	d.say("equal: %d files, %d directories, %d symbolic links, %s", files, dirs, links, size(total))
+	d.say("equal: %d files, %d directories, %s; symbolic links: %d", files, dirs, size(total), links)
 	if runtime.GOOS == "windows" {
 		d.say("compared: names, kinds, bytes, modification times to the nanosecond")
 	} else {

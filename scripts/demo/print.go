@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -21,7 +22,8 @@ func (d *demo) say(text string, args ...any) { fmt.Printf("      "+text+"\n", ar
 
 // show prints the first lines of a command's output.
 func (d *demo) show(out []byte, most int) {
-	lines := strings.Split(strings.TrimRight(string(out), "\n"), "\n")
+	text := strings.ReplaceAll(string(out), d.tmp+string(filepath.Separator), "")
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	for i, l := range lines {
 		if i == most {
 			d.say("… %d more lines", len(lines)-most)

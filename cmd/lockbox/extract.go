@@ -1,0 +1,395 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"math"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"lockbox/internal/hostfs"
+	"lockbox/internal/index"
+	"lockbox/internal/pathsafe"
+	"lockbox/internal/store"
+)
+
+// extractOptions is a command line of extract.
+type extractOptions struct {
+	archive       string
+	stored        []string
+	dest          string
+	overwrite     bool
+	skipExisting  bool
+	strip         countValue
+	noPermissions bool
+	noTimes       bool
+	maxSize       sizeValue
+	maxEntries    countValue
+	symlinks      choice
+	literal       bool
+}
+
+func (o *extractOptions) register(f *pflag.FlagSet) {
+	o.symlinks = newChoice("restore", "restore", "inside", "skip")
+	f.StringVarP(&o.dest, "dest", "d", ".", "the directory to write to; made when it is missing")
+	f.BoolVar(&o.overwrite, "overwrite", false, "replace existing files and links")
+	f.BoolVar(&o.skipExisting, "skip-existing", false, "leave existing files and links alone")
+	f.Var(&o.strip, "strip", "drop this many leading components of every path")
+	f.BoolVar(&o.noPermissions, "no-permissions", false, "give files the modes that new files get")
+	f.BoolVar(&o.noTimes, "no-times", false, "do not restore modification times")
+	f.Var(&o.maxSize, "max-size", "refuse to write more than this in all")
+	f.Var(&o.maxEntries, "max-entries", "refuse to write more entries than this")
+	f.Var(&o.symlinks, "symlinks", "restore: as they were; inside: refuse those that lead out of the directory; skip: none")
+	f.BoolVar(&o.literal, "literal", false, "take names as they are, not as patterns")
+}
+
+func (o *extractOptions) validate() error {
+	switch {
+	case o.overwrite && o.skipExisting:
+		return usagef("--overwrite and --skip-existing exclude each other")
+	case o.dest == "":
+		return usagef("--dest is empty")
+	case o.strip.n > math.MaxInt32:
+		return usagef("--strip %d is too large", o.strip.n)
+	}
+	return nil
+}
+
+func newExtractCommand(a *app) *cobra.Command {
+	var opt extractOptions
+	cmd := &cobra.Command{
+		Use:   "extract ARCHIVE [STORED...] [FLAG...]",
+		Short: "write entries to a directory",
+		Long: `Write all entries, or those that are named, to a directory. A file that exists
+already ends the command before anything is written, unless --overwrite or
+--skip-existing says what to do. A file appears under its name when it is complete and
+verified, with its mode and time. Nothing is ever written through a link or
+outside of the directory. A damaged entry is named, the others are written
+(exit 15). ` + globHelp,
+		Example: `  lockbox extract backup.lbx -d restored
+  lockbox extract backup.lbx docs 'photos/**/*.jpg' -d /tmp/some
+  lockbox extract untrusted.lbx -d out --max-size 10G --max-entries 100000 --symlinks inside`,
+		ValidArgsFunction: completeStored,
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if opt.archive, opt.stored, err = archiveOperand(args); err != nil {
+				return err
+			}
+			if err := opt.validate(); err != nil {
+				return err
+			}
+			return a.extract(cmd.Context(), opt)
+		},
+	}
+	opt.register(cmd.Flags())
+	return cmd
+}
+
+// extractor is one run of extract.
+type extractor struct {
+	a   *app
+	opt extractOptions
+	ar  *store.Archive
+	sel *selection
+	x   *hostfs.Extractor
+
+	// What the plan found.
+	entries uint64
+	bytes   int64
+	skipped uint64 // by --strip, by kind, by --symlinks skip
+	links   map[string]string
+	w       written
+}
+
+func (a *app) extract(ctx context.Context, opt extractOptions) error {
+	ar, err := a.openRead(ctx, opt.archive)
+	if err != nil {
+		return err
+	}
+	r := &extractor{a: a, opt: opt, ar: ar}
+	r.w.init()
+	if err = a.closeRead(ar, opt.archive, r.run(ctx)); err != nil {
+		if hasWords(err) {
+			return err
+		}
+		return fmt.Errorf("extracting from %s: %w", quoted(opt.archive), err)
+	}
+	return nil
+}
+
+func (r *extractor) run(ctx context.Context) error {
+	var err error
+	if r.sel, err = newSelection(r.ar, r.opt.stored, r.opt.literal); err != nil {
+		return err
+	}
+	if err := r.plan(ctx); err != nil {
+		return err
+	}
+	r.a.reportUnmatched(r.opt.archive, r.sel)
+	if r.entries > 0 {
+		if err := r.write(ctx); err != nil {
+			return err
+		}
+	}
+	return r.report()
+}
+
+// target is where an entry goes; false when it is not extracted.
+func (r *extractor) target(e *index.Entry) (pathsafe.Path, bool) {
+	switch e.Kind {
+	case index.File, index.Dir:
+	case index.Symlink:
+		if r.opt.symlinks.value == "skip" {
+			return pathsafe.Path{}, false
+		}
+	default:
+		return pathsafe.Path{}, false
+	}
+	if r.opt.strip.n == 0 {
+		return e.Path, true
+	}
+	return e.Path.Strip(int(r.opt.strip.n))
+}
+
+// plan looks at everything that is to be written, and refuses what is too much or cannot be.
+func (r *extractor) plan(ctx context.Context) error {
+	places := make(map[pathsafe.Path]index.Entry) // only --strip can lead two entries to one place
+	r.links = make(map[string]string)
+	for e, err := range r.sel.entries() {
+		if err == nil && r.entries%4096 == 0 {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		to, ok := r.target(&e)
+		if !ok {
+			r.skip(&e)
+			continue
+		}
+		r.entries++
+		if e.Size > math.MaxInt64-r.bytes {
+			return tooMuch("the sizes add up to more than can be")
+		}
+		r.bytes += e.Size
+		if e.Kind == index.Symlink && r.opt.symlinks.value == "inside" {
+			r.links[to.String()] = e.Target
+		}
+		if r.opt.strip.n > 0 {
+			other, taken := places[to]
+			if taken && (other.Kind != index.Dir || e.Kind != index.Dir) {
+				return &failure{
+					code: exitFailed, err: fmt.Errorf("nothing was written: with --strip %d both %s and %s would become %s",
+						r.opt.strip.n, quoted(other.Path.String()), quoted(e.Path.String()), quoted(to.String())),
+					hint: "extract them to different directories",
+				}
+			}
+			places[to] = e
+		}
+		if max := r.opt.maxEntries; max.set && r.entries > max.n {
+			return tooMuch("there are more than %d entries (--max-entries)", max.n)
+		}
+		if max := r.opt.maxSize; max.set && r.bytes > max.n {
+			return tooMuch("there are more than %d bytes (--max-size)", max.n)
+		}
+	}
+	return nil
+}
+
+// skip takes note of an entry that has no target. What the user did not ask to be left out is named.
+func (r *extractor) skip(e *index.Entry) {
+	r.skipped++
+	switch e.Kind {
+	case index.File, index.Dir, index.Symlink:
+		return
+	}
+	r.a.note(exitSkipped)
+	r.a.say.Warnf("%s was left out: this version does not make a %s", quoted(e.Path.String()), kindWord(e.Kind))
+}
+
+func tooMuch(msg string, args ...any) error {
+	return &failure{code: exitFailed, err: fmt.Errorf("nothing was written: "+msg, args...)}
+}
+
+// write makes the directories, then the files, then the links, so that no file is ever looked up
+// through a link that this run made.
+func (r *extractor) write(ctx context.Context) (err error) {
+	r.x, err = hostfs.NewExtractor(r.opt.dest, hostfs.ExtractOptions{
+		Overwrite: r.opt.overwrite, SkipExisting: r.opt.skipExisting,
+		NoPermissions: r.opt.noPermissions, NoTimes: r.opt.noTimes,
+	})
+	if err != nil {
+		return fmt.Errorf("cannot write to %s: %w", quoted(r.opt.dest), withoutPath(err))
+	}
+	r.w.x = r.x
+	defer r.w.flush(r.a)
+	ended := false
+	defer func() {
+		if !ended {
+			r.w.abort()
+			r.x.Abort()
+		}
+	}()
+	if err := r.preflight(); err != nil {
+		return err
+	}
+	r.a.startProgress("extracting", r.bytes)
+	defer r.a.endProgress()
+	r.w.bar = r.a.bar
+	if err := r.each(ctx, index.Dir, r.x.Mkdir); err != nil {
+		return err
+	}
+	if err := r.ar.Bulk(ctx, r.wanted(ctx, index.File), r.piece); err != nil {
+		return err
+	}
+	resolve := r.linkCheck()
+	err = r.each(ctx, index.Symlink, func(p pathsafe.Path, m hostfs.Meta) error {
+		if err := resolve(p, m.Target); err != nil {
+			return err
+		}
+		return r.x.Symlink(p, m)
+	})
+	if err != nil {
+		return err
+	}
+	ended = true
+	if err := r.x.Finish(); err != nil {
+		r.a.fail(fmt.Errorf("not every directory got its mode and time: %w", err))
+	}
+	return nil
+}
+
+// preflight finds out what is in the way before anything is written.
+func (r *extractor) preflight() error {
+	var broken error
+	err := r.x.Preflight(func(yield func(hostfs.PreflightItem) bool) {
+		for e, err := range r.sel.entries() {
+			if err != nil {
+				broken = err
+				return
+			}
+			if to, ok := r.target(&e); ok && !yield(hostfs.PreflightItem{Path: to, Kind: hostfs.Kind(e.Kind)}) {
+				return
+			}
+		}
+	})
+	if broken != nil {
+		return broken
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return &failure{
+			code: exitFailed, err: fmt.Errorf("nothing was written to %s: %w", quoted(r.opt.dest), err),
+			hint: "--overwrite replaces existing files, --skip-existing leaves them alone",
+		}
+	}
+	return err
+}
+
+// wanted yields the entries of one kind that are to be written.
+func (r *extractor) wanted(ctx context.Context, kind index.Kind) iter.Seq2[index.Entry, error] {
+	return func(yield func(index.Entry, error) bool) {
+		n := 0
+		for e, err := range r.sel.entries() {
+			if n++; err == nil && n%4096 == 0 {
+				err = ctx.Err()
+			}
+			if err != nil {
+				yield(index.Entry{}, err)
+				return
+			}
+			if e.Kind != kind {
+				continue
+			}
+			if to, ok := r.target(&e); ok && !r.x.Skipped(to) && !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+// each makes the entries of one kind. What fails for one entry is named, and the others go on.
+func (r *extractor) each(ctx context.Context, kind index.Kind, fn func(pathsafe.Path, hostfs.Meta) error) error {
+	for e, err := range r.wanted(ctx, kind) {
+		if err != nil {
+			return err
+		}
+		to, _ := r.target(&e)
+		if err := fn(to, r.meta(&e)); err != nil {
+			if err := r.w.failed(&e, err); err != nil {
+				return err
+			}
+			continue
+		}
+		r.w.count(0)
+	}
+	return ctx.Err()
+}
+
+// meta is what the host gets of an entry.
+func (r *extractor) meta(e *index.Entry) hostfs.Meta {
+	m := hostfs.Meta{
+		Kind: hostfs.Kind(e.Kind), Mode: e.Mode, MtimeSec: e.MtimeSec, MtimeNsec: e.MtimeNsec,
+		Size: e.Size, Target: e.Target,
+	}
+	if !e.HasMtime {
+		now := r.a.now()
+		m.MtimeSec, m.MtimeNsec = now.Unix(), uint32(now.Nanosecond())
+	}
+	return m
+}
+
+// piece writes a verified part of a file.
+func (r *extractor) piece(p store.Piece) error {
+	to, _ := r.target(p.Entry)
+	return r.w.piece(to, r.meta(p.Entry), p)
+}
+
+func (r *extractor) report() error {
+	if r.a.g.json {
+		return r.reportJSON()
+	}
+	if r.a.g.quiet {
+		return nil
+	}
+	left := ""
+	if n := r.skipped + r.existing(); n > 0 {
+		left = fmt.Sprintf(", %s skipped", plural(n, "entry"))
+	}
+	_, err := fmt.Fprintf(r.a.out, "extracted %s, %s, to %s%s\n", plural(r.w.entries, "entry"), humanBytes(r.w.bytes), pathsafe.Quote(r.opt.dest), left)
+	return err
+}
+
+// existing counts what --skip-existing left alone.
+func (r *extractor) existing() uint64 {
+	return r.entries - min(r.entries, r.w.entries+uint64(len(r.w.faults)))
+}
+
+// reportJSON says of every entry what became of it, in the archive's order.
+func (r *extractor) reportJSON() error {
+	in, err := r.ar.Info()
+	if err != nil {
+		return err
+	}
+	var o object
+	for e, err := range r.sel.entries() {
+		if err != nil {
+			return err
+		}
+		action := "extracted"
+		if to, ok := r.target(&e); !ok || r.x.Skipped(to) {
+			action = "skipped"
+		} else if r.w.faults[e.Path] != nil {
+			action = "failed"
+		}
+		if _, err := r.a.out.Write(o.begin().bytes("path", e.Path.String()).str("action", action).line()); err != nil {
+			return err
+		}
+	}
+	o.begin().open("summary").uint("entries", r.w.entries).int("bytes", r.w.bytes).uint("stored", r.ar.Counters().BytesRead)
+	o.uint("skipped", r.skipped+r.existing()).uint("failed", uint64(len(r.w.faults)))
+	_, err = r.a.out.Write(o.uint("generation", in.Generation).str("root", in.Root.String()).close().line())
+	return err
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// globHelp is part of the help of every command that takes stored paths.
+const globHelp = `A name that no
+entry has is a pattern when it holds *, ? or [: * stays within one directory, **
+crosses them. What matches nothing is named, and the rest is done (exit 12).`
+
+// topic is a page of help that belongs to no command.
+type topic struct {
+	name  string
+	short string
+	text  string
+}
+
+var topics = []topic{
+	{"exit-codes", "what the exit code says", `0    done, all of it
+1    failed: input, output, a full disk, refused
+2    wrong usage
+3    done, but some inputs were skipped or changed while they were read; each was
+     named
+11   the archive is not in the state given by --expect-root
+12   no such archive or entry, or a path to add that does not exist
+14   not a lockbox archive, or a version that this program does not know
+15   damaged or cut short
+16   in use by another writer
+130  interrupted; when the change was committed already, the command finishes instead
+     and ends in 0
+
+When several apply, 130 comes first, then 15, 11, 16, 14, 1, 12 and 3. A closed pipe
+on standard output (lockbox list a.lbx | head) is not a failure.
+`},
+	{"formats", "what can be read and written", `This program reads and writes one format, version 1, which FORMAT.md specifies down
+to every byte. A file of any other kind is refused with exit 14; ZIP, tar and the
+usual compressed forms, 7z, RAR and reVault's lockboxes are recognised by their content
+and named.
+
+An archive written by a later version may hold what this one does not know. It says
+itself whether it can be read all the same, and whether it can be changed.
+
+--json prints one object per line. A path that is not UTF-8 appears twice: readable
+as "path", exact as "path_base64". The last line of commands that work on entries is
+an object with the one key "summary".
+`},
+	{"durability", "what survives a crash", `A change is one transaction. When the command has ended with exit 0, the change
+survives a power cut; when it was killed or the power failed before that, the
+archive is exactly as before or exactly as after the change, never a mixture. The
+next command needs no repair and no unlocking by hand.
+
+Nothing that the last committed state needs is overwritten. What was replaced is
+overwritten after the commit, once no reader needs it. That reaches the bytes of the file; a
+solid-state disk, a copy-on-write file system or a snapshot may keep
+older copies of them elsewhere.
+
+Readers and one writer can work at the same time: a reader sees the generation that it
+opened, whole. A second writer waits for the first (--lock-timeout). When tidying up after
+a commit fails, the command warns and ends with 0: the next change finishes it.
+
+All this rests on a disk that keeps what it has acknowledged.
+`},
+	{"security", "what is protected and what is not", `Every byte is checked after it is read and before it is used. An archive that is
+neither signed nor encrypted detects damage, not a forger: whoever can write the file
+can make another valid one. Write down the root that "lockbox info" prints and give it
+to --expect-root to be sure of one exact state.
+
+A whole file that was put back to an older state is a valid archive of that
+state. Only the root, kept elsewhere, shows it.
+
+An archive from someone you do not trust: extract it with --max-size, --max-entries
+and --symlinks inside. Stored paths are relative and never hold "..", nothing is ever written
+through a link, setuid and setgid bits are not restored. Names are escaped
+where they are shown to people; -0 and --json give them as they are.
+`},
+}
+
+func findTopic(name string) *topic {
+	for i := range topics {
+		if topics[i].name == name {
+			return &topics[i]
+		}
+	}
+	return nil
+}
+
+// topicList is the list of topics at the end of the general help.
+func topicList() string {
+	var b strings.Builder
+	for _, t := range topics {
+		fmt.Fprintf(&b, "  %-12s %s\n", t.name, t.short)
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+func newHelpCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:     "help [COMMAND|TOPIC]",
+		Short:   "explain a command or a topic",
+		Long:    "Explain a command or a topic. The topics are\n" + topicList(),
+		Example: "  lockbox help add\n  lockbox help exit-codes",
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return helpNames(cmd.Root()), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := a.noJSON(cmd); err != nil {
+				return err
+			}
+			return a.help(cmd.Root(), args)
+		},
+	}
+}
+
+func helpNames(root *cobra.Command) []string {
+	names := commandNames(root)
+	for _, t := range topics {
+		names = append(names, t.name)
+	}
+	return names
+}
+
+func (a *app) help(root *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return root.Help()
+	}
+	if len(args) > 1 {
+		return usagef("help explains one thing at a time; %s was asked for as well", quoted(args[1]))
+	}
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == args[0] || cmd.HasAlias(args[0]) {
+			cmd.InitDefaultHelpFlag()
+			return cmd.Help()
+		}
+	}
+	if t := findTopic(args[0]); t != nil {
+		_, err := a.out.WriteString(t.text)
+		return err
+	}
+	f := &failure{code: exitUsage, err: fmt.Errorf("there is no help on %s", quoted(args[0])), hint: "lockbox help lists the commands and topics"}
+	if near := nearest(args[0], helpNames(root)); near != "" {
+		f.hint = "did you mean lockbox help " + near + "?"
+	}
+	return f
+}

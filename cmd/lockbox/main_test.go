@@ -1,0 +1,210 @@
+package main
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/zeebo/xxh3"
+)
+
+var update = flag.Bool("update", false, "write what commands print into the scripts that compare it")
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"lockbox": main})
+}
+
+// TestScript runs the scripts: one or more for each command, one for each situation seen with other
+// archivers (their names begin with a number).
+func TestScript(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		UpdateScripts:       *update,
+		RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("TZ", "UTC")
+			return nil
+		},
+		Condition: func(cond string) (bool, error) {
+			switch cond {
+			case "root":
+				return os.Getuid() == 0, nil
+			case "devfull":
+				_, err := os.Stat("/dev/full")
+				return err == nil, nil
+			}
+			return false, errors.New("unknown condition " + cond)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits":    cmdExits,
+			"flip":     cmdFlip,
+			"truncate": cmdTruncate,
+			"zero":     cmdZero,
+			"mkfifo":   cmdMkfifo,
+			"fill":     cmdFill,
+			"touch":    cmdTouch,
+			"same":     cmdSame,
+			"modeof":   cmdModeOf,
+			"newer":    cmdNewer,
+			"flipin":   cmdFlipIn,
+			"unbase64": cmdUnbase64,
+		},
+	})
+}
+
+// exits CODE COMMAND [ARG...] runs a command that must end with this exit code.
+func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND [ARG...]")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var e *exec.ExitError
+		if !errors.As(err, &e) {
+			ts.Fatalf("%v", err)
+		}
+		got = e.ExitCode()
+	}
+	if stderr := ts.ReadFile("stderr"); strings.Contains(stderr, "goroutine ") || strings.Contains(stderr, "internal error") {
+		ts.Fatalf("it panicked: %s", stderr)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d; stderr: %s", got, want, ts.ReadFile("stderr"))
+	}
+}
+
+// flip FILE OFFSET [COUNT] inverts bytes; an offset below 0 counts from the end.
+func cmdFlip(ts *testscript.TestScript, _ bool, args []string) {
+	edit(ts, args, func(b []byte) {
+		for i := range b {
+			b[i] ^= 0xff
+		}
+	})
+}
+
+// zero FILE OFFSET [COUNT] overwrites bytes with zeros.
+func cmdZero(ts *testscript.TestScript, _ bool, args []string) {
+	edit(ts, args, func(b []byte) { clear(b) })
+}
+
+func edit(ts *testscript.TestScript, args []string, fn func([]byte)) {
+	name := ts.MkAbs(args[0])
+	b, err := os.ReadFile(name)
+	ts.Check(err)
+	off, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	n := 1
+	if len(args) > 2 {
+		n, err = strconv.Atoi(args[2])
+		ts.Check(err)
+	}
+	if off < 0 {
+		off += len(b)
+	}
+	fn(b[off : off+n])
+	ts.Check(os.WriteFile(name, b, 0o666))
+}
+
+// truncate FILE SIZE cuts a file; a size below 0 is how many bytes to cut off.
+func cmdTruncate(ts *testscript.TestScript, _ bool, args []string) {
+	name := ts.MkAbs(args[0])
+	n, err := strconv.ParseInt(args[1], 10, 64)
+	ts.Check(err)
+	if n < 0 {
+		fi, err := os.Stat(name)
+		ts.Check(err)
+		n += fi.Size()
+	}
+	ts.Check(os.Truncate(name, n))
+}
+
+func cmdMkfifo(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Check(mkfifo(ts.MkAbs(args[0])))
+}
+
+// fill FILE SIZE [SEED] writes bytes that do not compress; the same seed gives the same bytes.
+func cmdFill(ts *testscript.TestScript, _ bool, args []string) {
+	n, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	seed := "0"
+	if len(args) > 2 {
+		seed = args[2]
+	}
+	name := ts.MkAbs(args[0])
+	ts.Check(os.MkdirAll(filepath.Dir(name), 0o777))
+	ts.Check(os.WriteFile(name, noise(n, seed), 0o666))
+}
+
+// touch FILE NANOSECONDS sets a file's time.
+func cmdTouch(ts *testscript.TestScript, _ bool, args []string) {
+	ns, err := strconv.ParseInt(args[1], 10, 64)
+	ts.Check(err)
+	ts.Check(os.Chtimes(ts.MkAbs(args[0]), time.Time{}, time.Unix(0, ns)))
+}
+
+// same DIR DIR compares two trees: names, kinds, bytes, targets, modes, times.
+func cmdSame(ts *testscript.TestScript, neg bool, args []string) {
+	if diff := compareTrees(ts.MkAbs(args[0]), ts.MkAbs(args[1])); (diff != "") != neg {
+		ts.Fatalf("trees compare as: %q", diff)
+	}
+}
+
+// modeof FILE MODE compares permission bits.
+func cmdModeOf(ts *testscript.TestScript, _ bool, args []string) {
+	fi, err := os.Lstat(ts.MkAbs(args[0]))
+	ts.Check(err)
+	if got := strconv.FormatUint(uint64(fi.Mode().Perm()), 8); got != args[1] {
+		ts.Fatalf("mode %s, want %s", got, args[1])
+	}
+}
+
+// newer FILE makes an archive look as if a later version had written it.
+func cmdNewer(ts *testscript.TestScript, _ bool, args []string) {
+	name := ts.MkAbs(args[0])
+	b, err := os.ReadFile(name)
+	ts.Check(err)
+	for page := 0; page < 4; page++ {
+		c := b[page*4096 : page*4096+512]
+		c[8]++
+		sum := xxh3.Hash128(c[:480])
+		binary.LittleEndian.PutUint64(c[480:], sum.Lo)
+		binary.LittleEndian.PutUint64(c[488:], sum.Hi)
+	}
+	ts.Check(os.WriteFile(name, b, 0o666))
+}
+
+// unbase64 FROM TO writes bytes that a script cannot hold.
+func cmdUnbase64(ts *testscript.TestScript, _ bool, args []string) {
+	b, err := base64.StdEncoding.DecodeString(strings.TrimSpace(ts.ReadFile(args[0])))
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), b, 0o666))
+}
+
+// flipin ARCHIVE FILE POSITION flips a bit of what an archive holds, uncompressed, of a file.
+func cmdFlipIn(ts *testscript.TestScript, _ bool, args []string) {
+	name := ts.MkAbs(args[0])
+	b, err := os.ReadFile(name)
+	ts.Check(err)
+	data, err := os.ReadFile(ts.MkAbs(args[1]))
+	ts.Check(err)
+	pos, err := strconv.Atoi(args[2])
+	ts.Check(err)
+	at := bytes.Index(b, data[pos:pos+32])
+	if at < 0 {
+		ts.Fatalf("%s is not stored uncompressed", args[1])
+	}
+	b[at] ^= 1
+	ts.Check(os.WriteFile(name, b, 0o666))
+}

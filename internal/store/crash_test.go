@@ -1,0 +1,90 @@
+package store_test
+
+import (
+	"flag"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"lockbox/internal/frames"
+	"lockbox/internal/vfs"
+)
+
+var crashSeeds = flag.Int("crash.seeds", 0, "run the crash sweep at full length with this many seeds")
+
+// combos are the kinds of archives and disks that the sweep runs on.
+var combos = []Combo{
+	{Level: frames.LevelNone, Sector: 512, Disk: 512},
+	{Level: frames.LevelDefault, Sector: 512, Disk: 512, NamedTemps: true},
+	{Level: frames.LevelNone, Sector: 4096, Disk: 4096},
+	{Level: frames.LevelDefault, Sector: 4096, Disk: 512},
+}
+
+var scripts = []struct {
+	name string
+	make func(seed uint64) *script
+}{{"everyday", everyday}, {"wide", wide}, {"tall", tall}}
+
+var (
+	brief = effort{
+		images: vfs.Spread{Exhaustive: 32, Steps: 3, Random: 2, Garbage: 2},
+		nested: vfs.Spread{Exhaustive: 8, Steps: 1, Random: 1, Garbage: 1},
+		nestEvery: 64, postEvery: 256, killEvery: 8, faultEvery: 7,
+	}
+	thorough = effort{
+		images: vfs.Spread{Exhaustive: 1 << 10, Steps: 12, Random: 12, Garbage: 6},
+		nested: vfs.Spread{Exhaustive: 16, Steps: 2, Random: 2, Garbage: 2},
+		nestEvery: 64, postEvery: 512, killEvery: 4, faultEvery: 1,
+	}
+)
+
+// task is one run of the sweep.
+type task struct {
+	name string
+	fn   func(*run)
+	run  *run
+}
+
+// tasks lists the runs of a sweep; run k of them works on combo k, k+1, … so that few seeds meet all.
+func tasks(seed uint64, e effort, t *tally) (list []task) {
+	for i, s := range scripts {
+		for k, c := range combos {
+			if i > 0 && k != (i+int(seed))%len(combos) {
+				continue // the longest script meets every combo, the others one a seed
+			}
+			list = append(list,
+				task{fmt.Sprintf("%s, crash, seed %d, %v", s.name, seed, c), (*run).crash, newRun(seed, c, s.make(seed), e, t)},
+				task{fmt.Sprintf("%s, faults, seed %d, %v", s.name, seed, c), (*run).faults, newRun(seed, c, s.make(seed), e, t)})
+		}
+	}
+	return list
+}
+
+// TestCrash interrupts a real archive on a simulated disk before every operation that changes something,
+// and lets every one fail.
+func TestCrash(t *testing.T) {
+	seeds, e := max(1, *crashSeeds), brief
+	if *crashSeeds > 0 {
+		e = thorough
+	}
+	var all tally
+	start := time.Now()
+	var group sync.WaitGroup
+	limit := make(chan struct{}, 2)
+	for seed := 1; seed <= seeds; seed++ {
+		for _, k := range tasks(uint64(seed), e, &all) {
+			limit <- struct{}{}
+			group.Go(func() {
+				defer func() { <-limit }()
+				began := time.Now()
+				if err := k.run.protect(func() { k.fn(k.run) }); err != nil {
+					t.Errorf("%s: %v", k.name, err)
+				}
+				t.Logf("%s: %v", k.name, time.Since(began).Round(time.Millisecond))
+			})
+		}
+	}
+	group.Wait()
+	t.Logf("%d seeds: %v, in %v", seeds, &all, time.Since(start).Round(time.Second))
+}
