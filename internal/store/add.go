@@ -324,9 +324,7 @@ func (t *Tx) tryLarge(ctx context.Context, it *item) (n uint64, dup bool, source
 		k, rerr := readFull(r, (*buf)[:u])
 		if first && k == u && u < rawUnit {
 			// What does not compress is read in large pieces; the first frame's worth decides for the file.
-			if raw, err := t.incompressible((*buf)[:k]); err != nil {
-				return 0, false, nil, err
-			} else if raw {
+			if looksRandom((*buf)[:k]) {
 				u = rawUnit
 				var more int
 				more, rerr = readFull(r, (*buf)[k:u])
@@ -387,20 +385,6 @@ func readFull(r io.Reader, b []byte) (int, error) {
 		err = io.EOF
 	}
 	return n, err
-}
-
-// incompressible tries the encoder on the beginning of a large file.
-func (t *Tx) incompressible(b []byte) (bool, error) {
-	e, err := t.pipe.encoder()
-	if err != nil {
-		return false, err
-	}
-	defer t.pipe.release(e)
-	info := frames.Info{Number: 1, Class: frames.NoPack}
-	buf := getBuf(len(b))
-	defer putBuf(buf)
-	*buf = e.Encode(*buf, &info, b, []frames.Member{{Content: 1, Len: int64(len(b))}})
-	return info.Codec == frames.Raw, nil
 }
 
 // digestSource reads a source only for its digest.

@@ -367,12 +367,28 @@ func (a *Archive) Close() error {
 	if a.tx != nil {
 		err = a.tx.rollback()
 	}
-	if a.writer && a.temp == nil && a.poison == nil && a.dirty {
-		if e := a.tidy(); e != nil {
-			err = errors.Join(err, &TidyError{e})
-		}
+	return errors.Join(err, a.finish(), a.f.Close())
+}
+
+// Tidy does what Close does after a commit, and leaves the handle open. What it wipes it records in a new
+// generation, so a caller that reports the archive's root calls it first.
+func (a *Archive) Tidy() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed || a.tx != nil {
+		return nil
 	}
-	return errors.Join(err, a.f.Close())
+	return a.finish()
+}
+
+func (a *Archive) finish() error {
+	if !a.writer || a.temp != nil || a.poison != nil || !a.dirty {
+		return nil
+	}
+	if err := a.tidy(); err != nil {
+		return &TidyError{err}
+	}
+	return nil
 }
 
 // TidyError says that tidying after a successful commit failed. The next change finishes it.

@@ -207,7 +207,7 @@ func (t *Tx) publish(ctx context.Context, c *journal.Commit, roots [5]index.Root
 		return err
 	}
 	if a.temp != nil {
-		return a.publishNew(v)
+		return a.publishNew(ctx, v)
 	}
 	if skip(wipeBeforePublish) {
 		for _, p := range c.Retire {
@@ -232,8 +232,7 @@ func (t *Tx) publish(ctx context.Context, c *journal.Commit, roots [5]index.Root
 // has not returned.
 func (a *Archive) publishPair(ctx context.Context, v *view) error {
 	err := lockWait(ctx, a.f, publishLock, true, max(a.opt.LockTimeout, time.Second))
-	noLocks := errors.Is(err, vfs.ErrLockUnsupported)
-	if err != nil && !noLocks {
+	if err != nil {
 		return fmt.Errorf("waiting for readers to finish opening: %w", err)
 	}
 	pair := journal.Pair(v.super.Generation)
@@ -245,13 +244,11 @@ func (a *Archive) publishPair(ctx context.Context, v *view) error {
 			break
 		}
 	}
-	if err == nil || noLocks && a.poison == nil {
+	if err == nil {
 		err = a.syncUnless(noSync2) // sync 2
 	}
-	if !noLocks {
-		if e := a.f.Unlock(publishLock, 1); err == nil && e != nil {
-			err = a.poisoned(e)
-		}
+	if e := a.f.Unlock(publishLock, 1); err == nil && e != nil {
+		err = a.poisoned(e)
 	}
 	if err != nil {
 		return fmt.Errorf("publishing generation %d, outcome unknown: %w", v.super.Generation, err)
@@ -263,7 +260,7 @@ func (a *Archive) publishPair(ctx context.Context, v *view) error {
 
 // publishNew writes the first root of a created archive into all copies, syncs, and gives the file its
 // name (C10).
-func (a *Archive) publishNew(v *view) error {
+func (a *Archive) publishNew(ctx context.Context, v *view) error {
 	for pair := range 2 {
 		for n := range 2 {
 			if err := journal.WriteCopy(writerAt{a}, v.super, pair, n); err != nil {
@@ -277,8 +274,20 @@ func (a *Archive) publishNew(v *view) error {
 	if err := a.syncUnless(noSyncBeforeName); err != nil {
 		return err
 	}
-	if err := a.temp.Publish(); err != nil {
+	// The name becomes durable after it can be seen: until then readers wait for the publish lock.
+	err := lockWait(ctx, a.f, publishLock, true, 0)
+	noLocks := errors.Is(err, vfs.ErrLockUnsupported)
+	if err != nil && !noLocks {
 		return err
+	}
+	if err := a.temp.Publish(); err != nil {
+		// It may have its name nonetheless; a second attempt would write over what others can open.
+		return a.poisoned(fmt.Errorf("giving the archive its name: %w", err))
+	}
+	if !noLocks {
+		if err := a.f.Unlock(publishLock, 1); err != nil {
+			return a.poisoned(err)
+		}
 	}
 	a.temp = nil
 	a.cur, a.copies = v, (&journal.Copies{}).Written(v.super, 0, 1)

@@ -94,7 +94,11 @@ type run struct {
 	r      *rand.Rand
 	memo   map[*byte]bitset // tokens in a sector, by the address of its bytes
 	where  string
+	stop   func() bool // ends the run early when it is true; may be nil
 }
+
+// stopped ends a run that is no longer needed.
+type stopped struct{}
 
 // window is what may be found after a crash: the acknowledged state, nil when the archive has no name yet, and
 // the one in flight, nil when there is none. ever is every token of any acknowledged state.
@@ -113,7 +117,7 @@ func newRun(seed uint64, c Combo, s *script, e effort, t *tally) *run {
 func (r *run) protect(fn func()) (err error) {
 	defer func() {
 		switch p := recover().(type) {
-		case nil:
+		case nil, stopped:
 		case *violation:
 			err = p
 		default:
@@ -241,6 +245,9 @@ func (r *run) scan(sim *vfs.Sim, where string, dead bitset) {
 // check looks at the disk that a power cut has left: what a reader finds, what a writer makes of it.
 // minGen is the generation that a reader was shown before the cut.
 func (r *run) check(img *vfs.Sim, nested bool, where string, w window, minGen uint64) {
+	if r.stop != nil && r.stop() {
+		panic(stopped{})
+	}
 	if nested {
 		r.tally.nested.Add(1)
 	} else {

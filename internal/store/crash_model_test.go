@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"maps"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -18,8 +19,7 @@ import (
 // bitset is a set of tokens, by number.
 type bitset [8]uint64
 
-func (s *bitset) add(n int)      { s[n/64] |= 1 << (n % 64) }
-func (s *bitset) has(n int) bool { return s[n/64]>>(n%64)&1 != 0 }
+func (s *bitset) add(n int) { s[n/64] |= 1 << (n % 64) }
 func (s bitset) or(o bitset) bitset {
 	for i := range s {
 		s[i] |= o[i]
@@ -35,9 +35,9 @@ func (s bitset) without(o bitset) bitset {
 
 // first is the lowest member of both, or -1.
 func (s bitset) first(o bitset) int {
-	for i := range len(s) * 64 {
-		if s.has(i) && o.has(i) {
-			return i
+	for i := range s {
+		if both := s[i] & o[i]; both != 0 {
+			return i*64 + bits.TrailingZeros64(both)
 		}
 	}
 	return -1

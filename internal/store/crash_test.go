@@ -3,6 +3,7 @@ package store_test
 import (
 	"flag"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"testing"
 	"time"
@@ -28,13 +29,13 @@ var scripts = []struct {
 
 var (
 	brief = effort{
-		images: vfs.Spread{Exhaustive: 32, Steps: 3, Random: 2, Garbage: 2},
-		nested: vfs.Spread{Exhaustive: 8, Steps: 1, Random: 1, Garbage: 1},
-		nestEvery: 64, postEvery: 256, killEvery: 8, faultEvery: 7,
+		images:    vfs.Spread{Exhaustive: 32, Steps: 3, Random: 2, Garbage: 2},
+		nested:    vfs.Spread{Exhaustive: 8, Steps: 1, Random: 1, Garbage: 1},
+		nestEvery: 100, postEvery: 400, killEvery: 40, faultEvery: 41,
 	}
 	thorough = effort{
-		images: vfs.Spread{Exhaustive: 1 << 10, Steps: 12, Random: 12, Garbage: 6},
-		nested: vfs.Spread{Exhaustive: 16, Steps: 2, Random: 2, Garbage: 2},
+		images:    vfs.Spread{Exhaustive: 1 << 10, Steps: 12, Random: 12, Garbage: 6},
+		nested:    vfs.Spread{Exhaustive: 16, Steps: 2, Random: 2, Garbage: 2},
 		nestEvery: 64, postEvery: 512, killEvery: 4, faultEvery: 1,
 	}
 )
@@ -68,6 +69,7 @@ func TestCrash(t *testing.T) {
 	if *crashSeeds > 0 {
 		e = thorough
 	}
+	defer debug.SetGCPercent(debug.SetGCPercent(800))
 	var all tally
 	start := time.Now()
 	var group sync.WaitGroup

@@ -48,7 +48,10 @@ func readersBelow(f vfs.File, gen uint64) (bool, error) {
 	if skip(noReaderCheck) {
 		return false, nil
 	}
-	if gen == 0 || gen > maxGen {
+	if gen == 0 {
+		return false, nil
+	}
+	if gen > maxGen {
 		return true, nil
 	}
 	ok, err := f.TryLock(genBase, int64(gen), true)

@@ -30,6 +30,28 @@ func unit(l frames.Level) int {
 	return 256 << 10
 }
 
+// looksRandom reports whether 32 samples of b, 512 bytes each, have the spread of bytes that random ones
+// have. It chooses the frame size of a large file and nothing else: each frame is still tried.
+func looksRandom(b []byte) bool {
+	const samples, size = 32, 512
+	if len(b) < samples*size {
+		return false
+	}
+	var count [256]int
+	for k := range samples {
+		off := (len(b) - size) / (samples - 1) * k
+		for _, x := range b[off : off+size] {
+			count[x]++
+		}
+	}
+	// Pairs of equal bytes: n²/512 are expected of n random bytes; text has ten times as many.
+	pairs, n := 0, samples*size
+	for _, c := range count {
+		pairs += c * (c - 1) / 2
+	}
+	return pairs < n*n/512*11/10
+}
+
 // Pack classes: class k holds files of at most minPack/packFactor << k bytes.
 const packClasses = 8
 

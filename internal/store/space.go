@@ -18,21 +18,25 @@ type space struct {
 	taken  []format.Extent // of the usable ones, what was given out
 }
 
-// alloc returns an extent of n bytes, a multiple of the sector size: the first usable one that is long
-// enough, else the end of the archive. With keep, no usable extent is used up whole, so that the
-// number of extents stays as it is.
+// alloc returns an extent of n bytes, a multiple of the sector size: from the shortest usable one that is
+// long enough, so that long ones stay whole, else from the end of the archive. With keep, no usable extent
+// is used up whole, so that the number of extents stays as it is.
 func (s *space) alloc(n int64, keep bool) format.Extent {
+	best := -1
 	for i := range s.usable {
-		p := &s.usable[i]
-		if p.Len < n || keep && p.Len == n {
-			continue
+		l := s.usable[i].Len
+		if l >= n && !(keep && l == n) && (best < 0 || l < s.usable[best].Len) {
+			best = i
 		}
+	}
+	if best >= 0 {
+		p := &s.usable[best]
 		e := format.Extent{Off: p.Off, Len: n}
 		s.taken = append(s.taken, e)
 		p.Off += n
 		p.Len -= n
 		if p.Len == 0 {
-			s.usable = slices.Delete(s.usable, i, i+1)
+			s.usable = slices.Delete(s.usable, best, best+1)
 		}
 		return e
 	}

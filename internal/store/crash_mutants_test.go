@@ -1,0 +1,84 @@
+//go:build mutants
+
+package store_test
+
+import (
+	"flag"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"lockbox/internal/store"
+)
+
+var (
+	oneMutant = flag.String("crash.mutant", "", "only this mutant")
+	dirSync   atomic.Bool
+)
+
+// noDirSync reports whether the system forgets to sync the directory of a new file.
+func noDirSync() bool { return dirSync.Load() }
+
+// equivalent are barriers that another one covers; docs/durability.md has the arguments.
+var equivalent = map[string]string{}
+
+// TestCrashMutants leaves out one barrier after the other and expects the sweep to notice.
+func TestCrashMutants(t *testing.T) {
+	names := append(store.MutantNames(), "NoDirSyncAfterPublish")
+	killed := 0
+	for _, name := range names {
+		if *oneMutant != "" && name != *oneMutant {
+			continue
+		}
+		store.SetMutant(name)
+		dirSync.Store(name == "NoDirSyncAfterPublish")
+		start := time.Now()
+		var all tally
+		v := hunt(&all)
+		since := time.Since(start).Round(time.Millisecond)
+		looked := all.images.Load() + all.nested.Load()
+		why, argued := equivalent[name]
+		switch {
+		case v != nil && argued:
+			t.Errorf("%s is said to be equivalent (%s), but: %v", name, why, v)
+		case v != nil:
+			killed++
+			t.Logf("%s: killed after %d images, %v: %v", name, looked, since, v)
+		case argued:
+			t.Logf("%s: equivalent, not noticed in %d images, %v: %s", name, looked, since, why)
+		default:
+			t.Errorf("%s: survived %d images, %v", name, looked, since)
+		}
+	}
+	store.SetMutant("")
+	dirSync.Store(false)
+	t.Logf("%d mutants, %d killed, %d equivalent", len(names), killed, len(equivalent))
+}
+
+// hunt sweeps until something is noticed.
+func hunt(all *tally) error {
+	var first atomic.Pointer[error]
+	var group sync.WaitGroup
+	limit := make(chan struct{}, 2)
+	for seed := range uint64(2) {
+		for _, k := range tasks(seed+1, brief, all) {
+			limit <- struct{}{}
+			if first.Load() != nil {
+				break
+			}
+			group.Go(func() {
+				defer func() { <-limit }()
+				k.run.stop = func() bool { return first.Load() != nil }
+				if err := k.run.protect(func() { k.fn(k.run) }); err != nil {
+					first.CompareAndSwap(nil, &err)
+				}
+			})
+		}
+	}
+	group.Wait()
+	if e := first.Load(); e != nil {
+		return *e
+	}
+	return nil
+}
