@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -298,32 +297,12 @@ func (r *adder) report(sum store.Summary) error {
 
 // countEntries says how many files there are, and how many directories and links beside them.
 func countEntries(files, others uint64) string {
-	s := plural(files, "file")
+	s := plural(files, "file", "files")
 	if others > 0 {
-		s += " and " + plural(others, "other entry")
+		s += " and " + plural(others, "other entry", "other entries")
 	}
 	return s
 }
-
-func plural(n uint64, what string) string {
-	if n != 1 {
-		if base, ok := cutY(what); ok {
-			what = base + "ies"
-		} else {
-			what += "s"
-		}
-	}
-	return humanize.Comma(int64(n)) + " " + what
-}
-
-func cutY(s string) (string, bool) {
-	if n := len(s); n > 0 && s[n-1] == 'y' {
-		return s[:n-1], true
-	}
-	return s, false
-}
-
-func humanBytes(n int64) string { return humanize.Bytes(uint64(max(n, 0))) }
 
 // entryOf is what is stored of something the walk found.
 func entryOf(p pathsafe.Path, m *hostfs.Meta) index.Entry {

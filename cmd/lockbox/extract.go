@@ -356,9 +356,9 @@ func (r *extractor) report() error {
 	}
 	left := ""
 	if n := r.skipped + r.existing(); n > 0 {
-		left = fmt.Sprintf(", %s skipped", plural(n, "entry"))
+		left = fmt.Sprintf(", %s skipped", plural(n, "entry", "entries"))
 	}
-	_, err := fmt.Fprintf(r.a.out, "extracted %s, %s, to %s%s\n", plural(r.w.entries, "entry"), humanBytes(r.w.bytes), pathsafe.Quote(r.opt.dest), left)
+	_, err := fmt.Fprintf(r.a.out, "extracted %s, %s, to %s%s\n", plural(r.w.entries, "entry", "entries"), humanBytes(r.w.bytes), pathsafe.Quote(r.opt.dest), left)
 	return err
 }
 

@@ -46,7 +46,8 @@ itself whether it can be read all the same, and whether it can be changed.
 
 --json prints one object per line. A path that is not UTF-8 appears twice: readable
 as "path", exact as "path_base64". The last line of commands that work on entries is
-an object with the one key "summary".
+an object with the one key "summary"; a command that failed has none. The lines
+before it say what was done to each entry, which counts once the summary is there.
 `},
 	{"durability", "what survives a crash", `A change is one transaction. When the command has ended with exit 0, the change
 survives a power cut; when it was killed or the power failed before that, the

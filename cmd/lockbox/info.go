@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"lockbox/internal/format"
@@ -83,9 +82,9 @@ func infoText(in *store.Info) string {
 	if in.Reproducible {
 		row("reproducible", "yes")
 	}
-	row("entries", "%s", humanize.Comma(int64(in.Entries)))
-	row("contents", "%s", humanize.Comma(int64(in.Contents)))
-	row("frames", "%s", humanize.Comma(int64(in.Frames)))
+	row("entries", "%s", comma(in.Entries))
+	row("contents", "%s", comma(in.Contents))
+	row("frames", "%s", comma(in.Frames))
 	row("size", "%s", exactBytes(int64(in.PlainBytes)))
 	stored := exactBytes(int64(in.StoredBytes))
 	if in.PlainBytes > 0 {
@@ -115,7 +114,7 @@ func paddingName(p uint8) string {
 
 // exactBytes prints a size for people who may also want to compute with it.
 func exactBytes(n int64) string {
-	s := humanize.Comma(n) + " bytes"
+	s := comma(uint64(max(n, 0))) + " bytes"
 	if n >= 1000 {
 		s += " (" + humanBytes(n) + ")"
 	}

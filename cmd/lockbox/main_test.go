@@ -20,7 +20,11 @@ import (
 
 var update = flag.Bool("update", false, "write what commands print into the scripts that compare it")
 
+// quickExit keeps a process of a binary built with the race detector from waiting a second at its end.
+const quickExit = "atexit_sleep_ms=0"
+
 func TestMain(m *testing.M) {
+	os.Setenv("GORACE", os.Getenv("GORACE")+" "+quickExit)
 	testscript.Main(m, map[string]func(){"lockbox": main})
 }
 
@@ -33,6 +37,7 @@ func TestScript(t *testing.T) {
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("TZ", "UTC")
+			env.Setenv("GORACE", quickExit)
 			return nil
 		},
 		Condition: func(cond string) (bool, error) {

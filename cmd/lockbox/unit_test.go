@@ -310,3 +310,19 @@ func TestStoredName(t *testing.T) {
 		t.Errorf("%v", p)
 	}
 }
+
+func TestHuman(t *testing.T) {
+	for n, want := range map[int64]string{
+		-1: "0 B", 0: "0 B", 999: "999 B", 1000: "1.0 kB", 1049: "1.0 kB", 9949: "9.9 kB", 9950: "10 kB", 999_499: "999 kB", 999_500: "1.0 MB",
+		3_400_000: "3.4 MB", 1 << 40: "1.1 TB", 1<<63 - 1: "9.2 EB",
+	} {
+		if got := humanBytes(n); got != want {
+			t.Errorf("%d: %s, want %s", n, got, want)
+		}
+	}
+	for n, want := range map[uint64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", 1<<64 - 1: "18,446,744,073,709,551,615"} {
+		if got := comma(n); got != want {
+			t.Errorf("%d: %s", n, got)
+		}
+	}
+}

@@ -216,7 +216,7 @@ func (a *app) verdict(name string, c *check, sum verify.Summary, err error) erro
 	}
 	if sum.Damaged > 0 || !sum.Complete {
 		return &failure{
-			code: exitDamaged, err: fmt.Errorf("%s is damaged: %s", quoted(name), plural(uint64(sum.Damaged), "damaged place")),
+			code: exitDamaged, err: fmt.Errorf("%s is damaged: %s", quoted(name), plural(uint64(sum.Damaged), "damaged place", "damaged places")),
 			hint: "lockbox extract saves what is whole; lockbox add --no-dedup stores a damaged file anew from its original",
 		}
 	}
@@ -255,7 +255,7 @@ func (a *app) printFindings(name string, c *check) {
 		}
 	}
 	if c.more > 0 {
-		a.say.Errorf("%s: %s more; --json lists all", quoted(name), plural(uint64(c.more), "finding"))
+		a.say.Errorf("%s: %s more; --json lists all", quoted(name), plural(uint64(c.more), "finding", "findings"))
 	}
 }
 
@@ -272,9 +272,9 @@ func (a *app) printVerdict(name string, c *check, sum verify.Summary, finished b
 	if a.g.quiet || !complete || sum.Damaged > 0 {
 		return nil
 	}
-	what := "structure of " + plural(sum.Entries, "entry")
+	what := "structure of " + plural(sum.Entries, "entry", "entries")
 	if c.opt.Full {
-		what = fmt.Sprintf("%s, every byte of %s", plural(sum.Entries, "entry"), humanBytes(int64(sum.Bytes)))
+		what = fmt.Sprintf("%s, every byte of %s", plural(sum.Entries, "entry", "entries"), humanBytes(int64(sum.Bytes)))
 	}
 	_, err := fmt.Fprintf(a.out, "%s: no damage found (%s, generation %d, %.1f s)\n", pathsafe.Quote(name), what, sum.Generation, c.took.Seconds())
 	return err

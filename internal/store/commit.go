@@ -334,21 +334,36 @@ func (a *Archive) tidy() error {
 			return err
 		}
 	}
-	v := a.cur
-	if len(v.commit.Retire) == 0 && v.commit.Counters.Pending == 0 {
-		a.dirty = false
-		return nil
-	}
-	due, err := a.due(v)
-	if err != nil || len(due) == 0 {
-		return err
-	}
-	// C6: everything that the root plans to wipe or to write again is wiped: stage extents may hold older
-	// copies of what was deleted. Never skipped because it reads as zeros.
-	for _, p := range due {
-		if err := a.unowned(v, &p); err != nil {
+	// Stage extents may hold older copies of what was deleted; they are wiped in the first batch.
+	for stage := true; len(a.cur.commit.Retire) > 0 || a.cur.commit.Counters.Pending > 0; stage = false {
+		due, err := a.due(a.cur, stage)
+		if err != nil || len(due) == 0 {
 			return err
 		}
+		if err := a.wipeBatch(due); err != nil {
+			return err
+		}
+	}
+	a.dirty = false
+	return a.truncate() // C8
+}
+
+// wipeBatch wipes the first of the extents that are due, as many as an interruption may lose, and records
+// in a checkpoint that they are free (C6, C7). Never skipped because an extent reads as zeros: after a
+// failed sync the cache shows what the disk may not have.
+func (a *Archive) wipeBatch(due []journal.Planned) error {
+	room := int64(wipeBatchBytes) // the stage set, which comes first, has no more
+	for i := range due {
+		p := &due[i]
+		if room <= 0 {
+			due = due[:i]
+			break
+		}
+		if err := a.unowned(a.cur, p); err != nil {
+			return err
+		}
+		p.Len = min(p.Len, room)
+		room -= p.Len
 	}
 	for _, p := range due {
 		if err := a.wipe(p.Extent); err != nil {
@@ -358,19 +373,15 @@ func (a *Archive) tidy() error {
 	if err := a.syncUnless(noSyncAfterWipe); err != nil {
 		return err
 	}
-	if err := a.checkpoint(due); err != nil { // C7
+	if err := a.checkpoint(due); err != nil {
 		return err
 	}
-	if err := a.mirror(); err != nil {
-		return err
-	}
-	a.dirty = false
-	return a.truncate() // C8
+	return a.mirror()
 }
 
-// due returns the extents that may be wiped now: of the retire set, the stage set and the pending part of
-// the free tree, what no reader needs.
-func (a *Archive) due(v *view) ([]journal.Planned, error) {
+// due returns the extents that may be wiped now: of the retire set, the pending part of the free tree and,
+// if asked for, the stage set, what no reader needs; nothing when none of it must be wiped.
+func (a *Archive) due(v *view, stage bool) ([]journal.Planned, error) {
 	free := map[uint64]bool{}
 	var due []journal.Planned
 	wiping := false
@@ -390,13 +401,15 @@ func (a *Archive) due(v *view) ([]journal.Planned, error) {
 		}
 		return nil
 	}
-	for _, p := range v.commit.Retire {
-		if err := take(p, true); err != nil {
-			return nil, err
+	if stage {
+		for _, p := range v.commit.Stage {
+			if err := take(p, false); err != nil {
+				return nil, err
+			}
 		}
 	}
-	for _, p := range v.commit.Stage {
-		if err := take(p, false); err != nil {
+	for _, p := range v.commit.Retire {
+		if err := take(p, true); err != nil {
 			return nil, err
 		}
 	}
@@ -422,9 +435,11 @@ func (a *Archive) due(v *view) ([]journal.Planned, error) {
 	if !wiping {
 		return nil, nil
 	}
-	byOffset(due)
 	return due, nil
 }
+
+// wipeBatchBytes is how much is wiped before a checkpoint records it.
+const wipeBatchBytes = 64 << 20
 
 var zeros [1 << 20]byte
 
@@ -453,30 +468,14 @@ func (a *Archive) checkpoint(wiped []journal.Planned) error {
 		return err
 	}
 	defer func() { a.tx, t.done = nil, true }()
-	done := map[int64]bool{}
-	for _, p := range wiped {
-		done[p.Off] = true
-	}
-	left := func(set []journal.Planned) (out []journal.Planned) {
-		for _, p := range set {
-			if !done[p.Off] {
-				out = append(out, p)
-			}
-		}
-		return out
-	}
-	retire := left(a.cur.commit.Retire)
-	t.space.held = left(t.space.held)
-	t.space.usable = left(t.space.usable)
+	retire := subtract(a.cur.commit.Retire, wiped)
+	t.space.held = subtract(t.space.held, wiped)
+	t.space.usable = subtract(t.space.usable, wiped)
 	edits := newFreeEdits(t)
 	if a.cur.commit.Counters.Pending > 0 {
 		for _, p := range wiped {
-			key := index.AppendNumKey(nil, uint64(p.Off))
-			if _, ok, err := index.Get(a, index.Free, t.base.tree(index.Free), key); err != nil {
+			if err := edits.wiped(p.Extent); err != nil {
 				return err
-			} else if ok {
-				edits.del[p.Off] = true
-				edits.pending--
 			}
 		}
 	}
@@ -485,6 +484,7 @@ func (a *Archive) checkpoint(wiped []journal.Planned) error {
 	for _, p := range wiped {
 		clean = append(clean, journal.Planned{Extent: p.Extent, Generation: p.Generation})
 	}
+	byOffset(clean)
 	clean = join(clean)
 	t.giveBack(&clean, edits)
 	if skip(truncateFirst) && t.space.end < a.cur.super.End {
@@ -516,40 +516,41 @@ func (a *Archive) checkpoint(wiped []journal.Planned) error {
 // truncateMin is the least that giving space back at the end of an archive is worth two more syncs for.
 const truncateMin = 1 << 20
 
-// giveBack lowers the logical end below free extents at the end of the archive.
+// giveBack lowers the logical end below free extents at the end of the archive: those that were just wiped
+// and, as long as the transaction has enough other room, those that the free tree names. Without that
+// room it would write past the lowered end, into extents that the committed root does not announce.
 func (t *Tx) giveBack(clean *[]journal.Planned, edits *freeEdits) {
 	end := t.space.end
 	set := *clean
+	var taken []index.FreeExtent
 	for {
 		if n := len(set); n > 0 && set[n-1].End() == end {
 			end = set[n-1].Off
 			set = set[:n-1]
 			continue
 		}
-		if n, ok := edits.neighbour(format.Extent{Off: end, Len: 0}); ok && n.Ext.End() == end {
-			edits.drop(n)
-			edits.free -= n.Ext.Len
-			end = n.Ext.Off
-			continue
+		if totalLen(set)+totalLen(t.space.usable) < stageRefill {
+			break
 		}
-		break
+		n, ok := edits.neighbour(format.Extent{Off: end})
+		if !ok || n.Ext.End() != end {
+			break
+		}
+		edits.drop(n)
+		taken = append(taken, n)
+		end = n.Ext.Off
 	}
-	if t.space.end-end < max(truncateMin, t.space.end/16) {
-		// Not worth it: what was taken off goes back as one free extent.
-		if end < t.space.end {
-			rest := journal.Planned{Extent: format.Extent{Off: end, Len: t.space.end - end}}
-			for _, p := range *clean {
-				if p.Off >= end {
-					rest.Generation = max(rest.Generation, p.Generation)
-				}
-			}
-			set = append(set, rest)
+	if t.space.end-end >= max(truncateMin, t.space.end/16) && (len(taken) == 0 || totalLen(set)+totalLen(t.space.usable) >= stageRefill) {
+		for _, n := range taken {
+			edits.free -= n.Ext.Len
 		}
 		*clean = set
+		t.space.end = end
 		return
 	}
-	*clean = set
-	t.space.end = end
+	for _, n := range taken {
+		edits.restore(n)
+	}
 }
 
 // truncate gives the space past the logical end back (C8): wiped and synced before it is cut off. It may

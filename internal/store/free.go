@@ -15,52 +15,99 @@ type freeEdits struct {
 	t       *Tx
 	root    index.Root
 	put     map[int64]index.FreeExtent
+	ends    map[int64]int64 // of what is in put: end → offset
 	del     map[int64]bool
+	rebuild bool  // write the whole tree anew
 	free    int64 // change of wiped bytes
 	pending int64 // change of extents not wiped
 	err     error
 }
 
 func newFreeEdits(t *Tx) *freeEdits {
-	return &freeEdits{t: t, root: t.base.tree(index.Free), put: map[int64]index.FreeExtent{}, del: map[int64]bool{}}
+	return &freeEdits{t: t, root: t.base.tree(index.Free), put: map[int64]index.FreeExtent{}, ends: map[int64]int64{}, del: map[int64]bool{}}
 }
 
-// add puts an extent into the free tree. A wiped one is joined with wiped neighbours there.
+// add puts an extent into the free tree. It is joined with neighbours of the same state there, unless it
+// waits to be wiped: that may have to wait for different readers.
 func (f *freeEdits) add(p journal.Planned, state index.FreeState) {
 	e := index.FreeExtent{Ext: p.Extent, Gen: p.Generation, State: state}
-	if state != index.FreeWiped {
+	if state == index.FreeWiped {
+		f.free += p.Len
+	} else {
 		f.pending++
-		f.put[e.Ext.Off] = e
-		return
 	}
-	f.free += p.Len
-	for {
-		n, ok := f.neighbour(e.Ext)
+	for state != index.FreePending {
+		n, ok := f.touching(e.Ext, state)
 		if !ok {
 			break
 		}
 		f.drop(n)
+		if state != index.FreeWiped {
+			f.pending--
+		}
 		e.Gen = max(e.Gen, n.Gen)
 		e.Ext = format.Extent{Off: min(e.Ext.Off, n.Ext.Off), Len: e.Ext.Len + n.Ext.Len}
 	}
+	f.set(e)
+}
+
+func (f *freeEdits) set(e index.FreeExtent) {
 	f.put[e.Ext.Off] = e
+	f.ends[e.Ext.End()] = e.Ext.Off
+}
+
+// wiped takes the pending record at e out, if there is one; of a longer one the rest stays.
+func (f *freeEdits) wiped(e format.Extent) error {
+	key := index.AppendNumKey(nil, uint64(e.Off))
+	value, ok, err := index.Get(f.t.a, index.Free, f.root, key)
+	if err != nil || !ok {
+		return err
+	}
+	r, err := index.DecodeFree(key, value)
+	if err != nil {
+		return err
+	}
+	f.del[e.Off] = true
+	if r.Ext.Len > e.Len {
+		r.Ext = format.Extent{Off: e.End(), Len: r.Ext.Len - e.Len}
+		f.set(r)
+	} else {
+		f.pending--
+	}
+	return nil
 }
 
 // drop takes a record out, of the edits or of the tree.
 func (f *freeEdits) drop(e index.FreeExtent) {
 	if _, ok := f.put[e.Ext.Off]; ok {
 		delete(f.put, e.Ext.Off)
+		delete(f.ends, e.Ext.End())
 		return
 	}
 	f.del[e.Ext.Off] = true
 }
 
+// restore takes a drop back.
+func (f *freeEdits) restore(e index.FreeExtent) {
+	if f.del[e.Ext.Off] {
+		delete(f.del, e.Ext.Off)
+		return
+	}
+	f.set(e)
+}
+
 // neighbour finds a wiped record that touches e, in the edits or in the tree.
 func (f *freeEdits) neighbour(e format.Extent) (index.FreeExtent, bool) {
-	for _, n := range f.put {
-		if n.State == index.FreeWiped && (n.Ext.End() == e.Off || n.Ext.Off == e.End()) {
-			return n, true
-		}
+	return f.touching(e, index.FreeWiped)
+}
+
+// touching finds a record of a state that touches e, in the edits or in the tree.
+func (f *freeEdits) touching(e format.Extent, state index.FreeState) (index.FreeExtent, bool) {
+	if off, ok := f.ends[e.Off]; ok && f.put[off].State == state {
+		return f.put[off], true
+	}
+	if n, ok := f.put[e.End()]; ok && n.State == state {
+		return n, true
 	}
 	if f.root.Height == 0 || f.err != nil {
 		return index.FreeExtent{}, false
@@ -80,7 +127,7 @@ func (f *freeEdits) neighbour(e format.Extent) (index.FreeExtent, bool) {
 			f.err = err
 			return index.FreeExtent{}, false
 		}
-		if n.State == index.FreeWiped && !f.del[n.Ext.Off] && (n.Ext.End() == e.Off || n.Ext.Off == e.End()) {
+		if n.State == state && !f.del[n.Ext.Off] && (n.Ext.End() == e.Off || n.Ext.Off == e.End()) {
 			return n, true
 		}
 	}
@@ -113,7 +160,7 @@ func (f *freeEdits) refill() error {
 				take.Len = format.AlignUp(room, t.a.sector)
 				rest := index.FreeExtent{Ext: format.Extent{Off: take.End(), Len: e.Ext.Len - take.Len}, Gen: e.Gen, State: e.State}
 				if rest.Ext.Len > 0 {
-					f.put[rest.Ext.Off] = rest
+					f.set(rest)
 				} else {
 					take = e.Ext
 				}
@@ -143,7 +190,7 @@ func (f *freeEdits) apply(k *journal.Counters) (index.Root, error) {
 	}
 	k.FreeBytes = uint64(int64(k.FreeBytes) + f.free)
 	k.Pending = uint64(int64(k.Pending) + f.pending)
-	if len(f.put)+len(f.del) == 0 {
+	if len(f.put)+len(f.del) == 0 && !f.rebuild {
 		return f.root, nil
 	}
 	var ops iter.Seq[index.Op] = func(yield func(index.Op) bool) {
@@ -164,7 +211,13 @@ func (f *freeEdits) apply(k *journal.Counters) (index.Root, error) {
 			}
 		}
 	}
-	root, err := index.Apply(t.a, t, index.Free, f.root, t.a.suite.TagSize(), nodeSize, ops)
+	var root index.Root
+	var err error
+	if f.rebuild {
+		root, err = t.rebuildTree(index.Free, f.root, ops)
+	} else {
+		root, err = index.Apply(t.a, t, index.Free, f.root, t.a.suite.TagSize(), nodeSize, ops)
+	}
 	t.space.held = append(append(t.space.held, t.retired...), t.unused...)
 	t.retired, t.unused = nil, nil
 	byOffset(t.space.held)

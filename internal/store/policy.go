@@ -10,7 +10,7 @@ import (
 // Sizes that a writer chooses. The format lets each archive have others; docs/decisions has the
 // measurements behind these.
 const (
-	nodeSize   = 8 << 10 // bytes of a tree node
+	nodeSize   = 8 << 10  // bytes of a tree node
 	blockShift = 12       // 4 KiB verification blocks of raw frames
 	rawUnit    = 1 << 20  // plain bytes of a frame of a content that does not compress
 	minPack    = 16 << 10 // plain bytes of the smallest class's packs

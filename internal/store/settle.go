@@ -58,6 +58,14 @@ func (t *Tx) settle() error {
 			}
 		}
 	}
+	for _, p := range t.packs {
+		// Before survivors join them: a pack that fills up is written as it is.
+		if p != nil {
+			if err := t.dropDead(p); err != nil {
+				return err
+			}
+		}
+	}
 	if len(packs) > 0 {
 		if err := t.startPipe(); err != nil {
 			return err
@@ -73,15 +81,9 @@ func (t *Tx) settle() error {
 		if p == nil {
 			continue
 		}
-		if err := t.dropDead(p); err != nil {
-			return err
-		}
 		open := journal.NoFrame
-		if len(*p.buf) < packTarget(uint8(class))*3/4 {
+		if len(p.members) > 0 && len(*p.buf) < packTarget(uint8(class))*3/4 {
 			open = t.nextFrame
-		}
-		if len(p.members) == 0 {
-			open = journal.NoFrame
 		}
 		if err := t.closePack(uint8(class), open); err != nil {
 			return err

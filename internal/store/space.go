@@ -76,6 +76,28 @@ func join(set []journal.Planned) []journal.Planned {
 	return out
 }
 
+// subtract returns what of the extents in set lies in none of the extents in gone.
+func subtract(set, gone []journal.Planned) (out []journal.Planned) {
+	gone = slices.Clone(gone)
+	byOffset(gone)
+	for _, p := range set {
+		i, _ := slices.BinarySearchFunc(gone, p.Off, func(g journal.Planned, off int64) int { return cmp.Compare(g.End(), off+1) })
+		for ; i < len(gone) && gone[i].Off < p.End(); i++ {
+			if head := gone[i].Off - p.Off; head > 0 {
+				q := p
+				q.Len = head
+				out = append(out, q)
+			}
+			end := min(max(gone[i].End(), p.Off), p.End())
+			p.Off, p.Len = end, p.End()-end
+		}
+		if p.Len > 0 {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
 func totalLen(set []journal.Planned) (n int64) {
 	for _, p := range set {
 		n += p.Len

@@ -315,3 +315,31 @@ func TestBulkReadsOnce(t *testing.T) {
 		t.Errorf("%d bytes read of %d", c.BytesRead, limit)
 	}
 }
+
+// What a large removal has to overwrite is overwritten in batches, each recorded.
+func TestWipeInBatches(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes 150 MB")
+	}
+	w := newWorld(t, 1, Options{})
+	w.create(CreateOptions{Level: frames.LevelNone})
+	big := bytes.Repeat([]byte("secret marker "), 150<<20/14)
+	w.change(func(tx *Tx) { w.add(tx, map[string][]byte{"a": []byte("stays"), "big": big}) })
+	before := w.count.Snapshot()
+	w.change(func(tx *Tx) {
+		if err := tx.Remove(mustPath("big")); err != nil {
+			t.Fatal(err)
+		}
+		delete(w.model, "big")
+	})
+	got := w.count.Snapshot().Sub(before)
+	b := w.mem.Bytes(name)
+	t.Logf("%d syncs; the file has %d bytes", got.Syncs, len(b))
+	if got.Syncs < 3+3*4 {
+		t.Errorf("%d syncs: not in batches", got.Syncs)
+	}
+	if bytes.Contains(b, []byte("secret marker")) {
+		t.Error("the removed content is still there")
+	}
+	w.check()
+}
