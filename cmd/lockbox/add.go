@@ -185,7 +185,7 @@ func (a *app) add(ctx context.Context, opt addOptions) error {
 		return err
 	}
 	sum, err := r.transact(ctx, existing == nil)
-	if err = a.closeWrite(r.ar, opt.archive, err); err != nil {
+	if err = a.closeWrite(r.ar, opt.archive, &sum, err); err != nil {
 		return r.failure(err)
 	}
 	return r.report(sum)

@@ -36,6 +36,7 @@ type ruleFlag struct {
 }
 
 func (f *ruleFlag) String() string { return "" }
+func (f *ruleFlag) repeatable()    {}
 
 func (f *ruleFlag) Type() string {
 	if f.kind == ruleFile {

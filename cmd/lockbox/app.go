@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -156,12 +159,24 @@ func (a *app) openFailure(name string, err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return &failure{code: exitMissing, err: fmt.Errorf("there is no archive %s", quoted(name))}
 	case errors.Is(err, format.ErrNotLockbox):
 		return foreignFailure(name)
 	case errors.Is(err, vfs.ErrNotRegular):
+		if fi, serr := os.Stat(name); serr == nil && fi.IsDir() {
+			return &failure{
+				code: exitForeign, err: fmt.Errorf("%s is not a lockbox archive: it is a directory", quoted(name)),
+				hint: "the archive, a file, comes first: lockbox COMMAND ARCHIVE [ARGUMENT...]",
+			}
+		}
 		return &failure{code: exitForeign, err: fmt.Errorf("%s is not a lockbox archive: it is not a regular file", quoted(name))}
+	case errors.Is(err, format.ErrAuth) && a.g.expectRoot.digest != nil:
+		var e *format.Error
+		if errors.As(err, &e) {
+			return &failure{code: exitAuth, err: fmt.Errorf("%s is not in the expected state: %s", quoted(name), e.Detail)}
+		}
+		return &failure{code: exitAuth, err: fmt.Errorf("%s is not in the expected state", quoted(name))}
 	case errors.Is(err, format.ErrVersion):
 		return &failure{
 			code: exitForeign, err: fmt.Errorf("cannot open %s: %w", quoted(name), err),
@@ -174,11 +189,37 @@ func (a *app) openFailure(name string, err error) error {
 		}
 	case errors.Is(err, format.ErrBusy):
 		return &failure{
-			code: exitBusy, err: fmt.Errorf("cannot open %s: %w", quoted(name), err),
+			code: exitBusy, err: fmt.Errorf("cannot open %s: %w: waited %v", quoted(name), format.ErrBusy, a.g.lockTimeout),
 			hint: "--lock-timeout sets how long to wait",
 		}
 	}
 	return fmt.Errorf("cannot open %s: %w", quoted(name), withoutPath(err))
+}
+
+// unexpectedRoot is the error for an archive in another state than --expect-root names.
+func unexpectedRoot(name string, is, expected format.Digest) error {
+	return &failure{code: exitAuth, err: fmt.Errorf("%s is not in the expected state: the archive's root is %v, expected was %v", quoted(name), is, expected)}
+}
+
+// throughLinks returns the name that a new archive called name gets: that of a symbolic link is its target's,
+// because a link is written through and never replaced.
+func throughLinks(name string) (string, error) {
+	for range maxHops {
+		if fi, err := os.Lstat(name); err != nil || fi.Mode()&fs.ModeSymlink == 0 {
+			return name, nil // what is wrong with it shows when it is made
+		}
+		target, err := os.Readlink(name)
+		if err != nil {
+			return "", err
+		}
+		if !filepath.IsAbs(target) {
+			// Not cleaned: what ".." means depends on the links before it.
+			dir, _ := filepath.Split(name)
+			target = dir + target
+		}
+		name = target
+	}
+	return "", errors.New("too many symbolic links lead on from it")
 }
 
 // withoutPath takes the path off an error about a file that the message names already.

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -27,7 +30,7 @@ var levels = []string{"none", "fast", "default", "better", "best"}
 func (c *creation) register(f *pflag.FlagSet) {
 	c.compression = newChoice("default", levels...)
 	c.sector = newChoice("512", "512", "4096")
-	f.Var(&c.compression, "compression", "how hard to compress; fixed when the archive is made")
+	f.Var(&c.compression, "compression", "how hard to compress: none, fast, default, better or best; fixed when the archive is made")
 	f.Var(&c.sector, "sector", "alignment of the archive's parts in bytes; fixed when the archive is made")
 }
 
@@ -66,15 +69,25 @@ func levelName(l frames.Level) string {
 	return fmt.Sprintf("level %d", l)
 }
 
+// createOptions is a command line of create.
+type createOptions struct {
+	create       creation
+	reproducible bool
+}
+
 func newCreateCommand(a *app) *cobra.Command {
-	var opt creation
+	var opt createOptions
 	cmd := &cobra.Command{
 		Use:   "create ARCHIVE [FLAG...]",
 		Short: "make an empty archive with chosen options",
 		Long: `Make an empty archive. An existing file is never touched. "add" makes an archive
-that is missing by itself; this command is for choosing its options beforehand.`,
+that is missing by itself; this command is for choosing its options beforehand.
+
+With --reproducible the archive's id follows from these options and nothing else, and
+every "add --reproducible" keeps it that way. A change without that flag ends it.`,
 		Example: `  lockbox create backup.lbx
-  lockbox create backup.lbx --compression best`,
+  lockbox create backup.lbx --compression best
+  lockbox create release.lbx --reproducible`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			archive, rest, err := archiveOperand(args)
 			if err != nil {
@@ -89,17 +102,27 @@ that is missing by itself; this command is for choosing its options beforehand.`
 			return a.create(cmd.Context(), archive, opt)
 		},
 	}
-	opt.register(cmd.Flags())
+	opt.create.register(cmd.Flags())
+	cmd.Flags().BoolVar(&opt.reproducible, "reproducible", false, "the same options give the same bytes, anywhere")
 	return cmd
 }
 
-func (a *app) create(ctx context.Context, archive string, opt creation) error {
-	ar, err := a.openCreate(ctx, archive, a.storeOptions(), opt.options(false))
+func (a *app) create(ctx context.Context, archive string, opt createOptions) error {
+	if fi, err := os.Stat(archive); err == nil {
+		return taken(archive, fi)
+	}
+	so := a.storeOptions()
+	if opt.reproducible {
+		so.Entropy, so.Reproducible = opt.create.seed(), true
+	}
+	ar, err := a.openCreate(ctx, archive, so, opt.create.options(opt.reproducible))
 	if err != nil {
 		return err
 	}
 	sum, err := commitNothing(ctx, ar)
-	if err = a.closeWrite(ar, archive, err); err != nil {
+	if err = a.closeWrite(ar, archive, &sum, err); errors.Is(err, fs.ErrExist) {
+		return overtaken(archive)
+	} else if err != nil {
 		return createFailure(archive, err)
 	}
 	if a.g.json {
@@ -109,7 +132,7 @@ func (a *app) create(ctx context.Context, archive string, opt creation) error {
 		return err
 	}
 	if !a.g.quiet {
-		_, err := fmt.Fprintf(a.out, "created %s: compression %s, generation %d\n", pathsafe.Quote(archive), opt.compression.value, sum.Generation)
+		_, err := fmt.Fprintf(a.out, "created %s: compression %s, generation %d\n", pathsafe.Quote(archive), opt.create.compression.value, sum.Generation)
 		return err
 	}
 	return nil
@@ -129,12 +152,42 @@ func commitNothing(ctx context.Context, ar *store.Archive) (store.Summary, error
 
 // openCreate begins a new archive, which gets its name when it is first committed.
 func (a *app) openCreate(ctx context.Context, archive string, o store.Options, c store.CreateOptions) (*store.Archive, error) {
-	ar, err := store.Create(ctx, archive, o, c)
+	name, err := throughLinks(archive)
+	if err != nil {
+		return nil, createFailure(archive, err)
+	}
+	if name != "" && os.IsPathSeparator(name[len(name)-1]) {
+		return nil, usagef("%s names a directory; an archive is a file", quoted(archive))
+	}
+	ar, err := store.Create(ctx, name, o, c)
 	if err != nil {
 		return nil, createFailure(archive, err)
 	}
 	a.meter.watch(ar)
 	return ar, nil
+}
+
+// taken is the error for a new archive whose name something has already.
+func taken(archive string, fi fs.FileInfo) error {
+	f := &failure{code: exitFailed}
+	switch {
+	case fi.IsDir():
+		f.err = fmt.Errorf("cannot create %s: it is a directory", quoted(archive))
+		f.hint = "name a file, perhaps " + quoted(strings.TrimRight(archive, "/")+".lbx")
+	case !fi.Mode().IsRegular():
+		f.err = fmt.Errorf("cannot create %s: something that is not a file has that name", quoted(archive))
+	default:
+		return createFailure(archive, fs.ErrExist)
+	}
+	return f
+}
+
+// overtaken is the error for a new archive whose name was free when the command began.
+func overtaken(archive string) error {
+	return &failure{
+		code: exitBusy, err: fmt.Errorf("%s was made by another process in the meantime; nothing of this command was stored", quoted(archive)),
+		hint: "run the command again",
+	}
 }
 
 func createFailure(archive string, err error) error {
@@ -144,15 +197,29 @@ func createFailure(archive string, err error) error {
 			code: exitFailed, err: fmt.Errorf("cannot create %s: a file of that name exists", quoted(archive)),
 			hint: "lockbox add " + pathsafe.Quote(archive) + " PATH... adds to an existing archive",
 		}
+	case errors.Is(err, syscall.ENOTDIR):
+		return fmt.Errorf("cannot create %s: what stands for its directory is none", quoted(archive))
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("cannot create %s: its directory does not exist", quoted(archive))
 	}
 	return fmt.Errorf("cannot create %s: %w", quoted(archive), withoutPath(err))
 }
 
-// closeWrite ends a writer. What fails after the commit is a warning: the change is safe.
-func (a *app) closeWrite(ar *store.Archive, archive string, err error) error {
-	cerr := ar.Close()
+// closeWrite ends a writer. What fails after the commit is a warning: the change is safe. Wiping what was
+// deleted makes a generation of its own, so sum is brought up to the state in which the archive is left.
+func (a *app) closeWrite(ar *store.Archive, archive string, sum *store.Summary, err error) error {
+	var cerr error
+	if err == nil {
+		if cerr = ar.Tidy(); cerr == nil {
+			var in store.Info
+			if in, err = ar.Info(); err == nil {
+				sum.Generation, sum.Root = in.Generation, in.Root
+			}
+		}
+	}
+	if e := ar.Close(); cerr == nil {
+		cerr = e
+	}
 	a.meter.take(ar)
 	var tidy *store.TidyError
 	switch {
@@ -174,7 +241,7 @@ func (a *app) openWrite(ctx context.Context, archive string, o store.Options) (*
 	if err != nil {
 		if errors.Is(err, format.ErrBusy) {
 			return nil, &failure{
-				code: exitBusy, err: fmt.Errorf("cannot change %s: %w", quoted(archive), err),
+				code: exitBusy, err: fmt.Errorf("cannot change %s: %w: waited %v", quoted(archive), format.ErrBusy, a.g.lockTimeout),
 				hint: "--lock-timeout sets how long to wait for another writer",
 			}
 		}

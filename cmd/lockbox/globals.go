@@ -20,8 +20,8 @@ type globals struct {
 func (g *globals) register(f *pflag.FlagSet) {
 	g.progress = newChoice("auto", "auto", "always", "never")
 	g.lockTimeout = 10 * time.Second
-	f.VarP(&g.jobs, "jobs", "j", `workers: "auto" (the number of CPUs, six at most), 1 (fully serial) or a number`)
-	f.Var(&g.progress, "progress", "show a progress bar: auto is on a terminal and for longer work")
+	f.VarP(&g.jobs, "jobs", "j", `workers: a number, 1 is fully serial; "auto" is the number of CPUs, six at most`)
+	f.Var(&g.progress, "progress", "show a progress bar: auto (on a terminal, for longer work), always or never")
 	f.BoolVarP(&g.quiet, "quiet", "q", false, "print nothing on success; warnings and errors still show")
 	f.BoolVar(&g.json, "json", false, "machine output on standard output, one JSON object per line")
 	f.BoolVar(&g.timings, "timings", false, "print stage timings and counters at the end (also LOCKBOX_TIMINGS=1)")

@@ -3,14 +3,49 @@ package main
 import (
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 )
 
 // globHelp is part of the help of every command that takes stored paths.
-const globHelp = `A name that no
-entry has is a pattern when it holds *, ? or [: * stays within one directory, **
-crosses them. What matches nothing is named, and the rest is done (exit 12).`
+const globHelp = `A name that no entry has is a pattern when it holds *, ? or [: * stays within one
+directory, ** crosses them. What matches nothing is named, and the rest is done (exit 12).`
+
+// helpWidth is how long a line of help may be.
+const helpWidth = 80
+
+// fill breaks the lines of paragraphs anew, so that text put together from parts reads like one. What is laid
+// out, with blanks that matter, stays as it is.
+func fill(text string) string {
+	paragraphs := strings.Split(text, "\n\n")
+	for i, p := range paragraphs {
+		if strings.HasPrefix(p, " ") || strings.Contains(p, "\n ") || strings.Contains(p, "  ") {
+			continue
+		}
+		var b strings.Builder
+		column := 0
+		for _, word := range strings.Fields(p) {
+			n := utf8.RuneCountInString(word)
+			switch {
+			case column == 0:
+			case column+1+n > helpWidth:
+				b.WriteByte('\n')
+				column = 0
+			default:
+				b.WriteByte(' ')
+				column++
+			}
+			b.WriteString(word)
+			column += n
+		}
+		if strings.HasSuffix(p, "\n") {
+			b.WriteByte('\n')
+		}
+		paragraphs[i] = b.String()
+	}
+	return strings.Join(paragraphs, "\n\n")
+}
 
 // topic is a page of help that belongs to no command.
 type topic struct {
@@ -23,15 +58,15 @@ var topics = []topic{
 	{"exit-codes", "what the exit code says", `0    done, all of it
 1    failed: input, output, a full disk, refused
 2    wrong usage
-3    done, but some inputs were skipped or changed while they were read; each was
-     named
+3    done, but some inputs were skipped or changed while they were read; each
+     was named
 11   the archive is not in the state given by --expect-root
 12   no such archive or entry, or a path to add that does not exist
 14   not a lockbox archive, or a version that this program does not know
 15   damaged or cut short
 16   in use by another writer
-130  interrupted; when the change was committed already, the command finishes instead
-     and ends in 0
+130  interrupted; when the change was committed already, the command finishes
+     instead and ends in 0
 
 When several apply, 130 comes first, then 15, 11, 16, 14, 1, 12 and 3. A closed pipe
 on standard output (lockbox list a.lbx | head) is not a failure.
@@ -48,6 +83,9 @@ itself whether it can be read all the same, and whether it can be changed.
 as "path", exact as "path_base64". The last line of commands that work on entries is
 an object with the one key "summary"; a command that failed has none. The lines
 before it say what was done to each entry, which counts once the summary is there.
+
+"lockbox list --json" gives "uid", "gid", "user", "group" and "xattrs" only of entries
+that have them. This version stores none of these.
 `},
 	{"durability", "what survives a crash", `A change is one transaction. When the command has ended with exit 0, the change
 survives a power cut; when it was killed or the power failed before that, the
@@ -75,7 +113,7 @@ state. Only the root, kept elsewhere, shows it.
 
 An archive from someone you do not trust: extract it with --max-size, --max-entries
 and --symlinks inside. Stored paths are relative and never hold "..", nothing is ever written
-through a link, setuid and setgid bits are not restored. Names are escaped
+through a link, setuid and setgid bits are not restored (the sticky bit is). Names are escaped
 where they are shown to people; -0 and --json give them as they are.
 `},
 }
@@ -141,7 +179,7 @@ func (a *app) help(root *cobra.Command, args []string) error {
 		}
 	}
 	if t := findTopic(args[0]); t != nil {
-		_, err := a.out.WriteString(t.text)
+		_, err := a.out.WriteString(fill(t.text))
 		return err
 	}
 	f := &failure{code: exitUsage, err: fmt.Errorf("there is no help on %s", quoted(args[0])), hint: "lockbox help lists the commands and topics"}

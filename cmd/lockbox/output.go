@@ -52,6 +52,9 @@ func outputError(err error) error {
 func (o *output) Write(p []byte) (int, error)       { return o.buf.Write(p) }
 func (o *output) WriteString(s string) (int, error) { return o.buf.WriteString(s) }
 
+// flush brings out what was printed so far, so that it stands before messages that follow. An error stays.
+func (o *output) flush() { _ = o.buf.Flush() }
+
 // finish brings everything out and returns the first error there was.
 func (o *output) finish() error {
 	if err := o.buf.Flush(); err != nil {

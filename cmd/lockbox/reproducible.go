@@ -27,8 +27,8 @@ func newReproducible(getenv func(string) string) (*reproducible, error) {
 		return &reproducible{}, nil
 	}
 	n, err := strconv.ParseInt(v, 10, 64)
-	if err != nil {
-		return nil, usagef("SOURCE_DATE_EPOCH is %s, which is not a number of seconds", quoted(v))
+	if err != nil || n < 0 {
+		return nil, usagef("SOURCE_DATE_EPOCH is %s, which is not a number of seconds since 1970", quoted(v))
 	}
 	return &reproducible{latest: n}, nil
 }
@@ -50,7 +50,20 @@ func (r *reproducible) normalise(e *index.Entry) {
 	}
 }
 
-const planContext = "lockbox 2026-11-30 reproducible plan v1"
+// Contexts keep the streams of add and create apart.
+const (
+	planContext   = "lockbox 2026-11-30 reproducible plan v1"
+	createContext = "lockbox 2026-11-30 reproducible create v1"
+)
+
+// seed returns the stream that the ids of an empty archive come from.
+func (c *creation) seed() io.Reader {
+	h := blake3.NewDeriveKey(createContext)
+	w := planWriter{h: h}
+	w.number(uint64(c.level()))
+	w.text(c.sector.value)
+	return h.Digest()
+}
 
 // seed returns the stream that the engine draws ids from: it follows from what is going to be stored
 // (paths, metadata, sizes), how, and into which state of the archive. Nothing secret depends on it.

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 // usageTemplate is cobra's, cut down to what this program has.
@@ -20,18 +19,19 @@ Commands:{{range .Commands}}{{if .IsAvailableCommand}}
   {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{if .HasAvailableLocalFlags}}
 
 Flags:
-{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableInheritedFlags}}
+{{.LocalFlags.FlagUsagesWrapped 80 | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableInheritedFlags}}
 
 Flags of every command:
-{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableSubCommands}}
+{{.InheritedFlags.FlagUsagesWrapped 80 | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableSubCommands}}
 
-"lockbox help COMMAND" says more about a command, "lockbox help TOPIC" about one of:
+"lockbox help COMMAND" says more about a command, "lockbox help TOPIC" about
 {{topics}}{{end}}
 `
 
 func newRoot(a *app) *cobra.Command {
 	cobra.EnableCommandSorting = false
 	cobra.AddTemplateFunc("topics", topicList)
+	showVersion := false
 	root := &cobra.Command{
 		Use:   "lockbox",
 		Short: "keep files in an archive that is always consistent",
@@ -42,10 +42,14 @@ happens as a whole or not at all, and every byte is checked when it is read.`,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
+			switch {
+			case len(args) > 0:
+				return unknownCommand(cmd, args)
+			case showVersion:
+				return a.printVersion()
+			default:
 				return &failure{code: exitUsage, err: fmt.Errorf("the command is missing"), hint: "lockbox help lists the commands"}
 			}
-			return unknownCommand(cmd, args)
 		},
 	}
 	root.SetOut(a.out)
@@ -55,9 +59,10 @@ happens as a whole or not at all, and every byte is checked when it is read.`,
 	root.SetFlagErrorFunc(flagError)
 	a.g.register(root.PersistentFlags())
 	root.PersistentFlags().BoolP("help", "h", false, "show help")
+	root.Flags().BoolVar(&showVersion, "version", false, "print the version, as the command of that name does")
 	root.AddCommand(
 		newAddCommand(a), newCreateCommand(a), newExtractCommand(a), newCatCommand(a), newListCommand(a),
-		newVerifyCommand(a), newInfoCommand(a), newVersionCommand(a), newCompletionCommand(a))
+		newVerifyCommand(a), newRecoverCommand(a), newInfoCommand(a), newVersionCommand(a), newCompletionCommand(a))
 	help := newHelpCommand(a)
 	root.SetHelpCommand(help)
 	root.AddCommand(help)
@@ -67,6 +72,10 @@ happens as a whole or not at all, and every byte is checked when it is read.`,
 	}
 	root.PersistentFlags().SortFlags = false
 	completeFlags(root)
+	guardFlags(root)
+	for _, cmd := range append(root.Commands(), root) {
+		cmd.Long = fill(cmd.Long)
+	}
 	return root
 }
 
@@ -89,25 +98,6 @@ func commandNames(root *cobra.Command) []string {
 		}
 	}
 	return names
-}
-
-// flagError turns pflag's errors into usage errors with a suggestion.
-func flagError(cmd *cobra.Command, err error) error {
-	if args := cmd.Flags().Args(); !cmd.HasParent() && len(args) > 0 {
-		return unknownCommand(cmd, args) // its flags are unknown because it is
-	}
-	f := &failure{code: exitUsage, err: err, hint: fmt.Sprintf("lockbox help %s lists the flags", cmd.Name())}
-	if !cmd.HasParent() {
-		f.hint = "lockbox help lists the flags"
-	}
-	if name, ok := strings.CutPrefix(err.Error(), "unknown flag: --"); ok {
-		var names []string
-		cmd.Flags().VisitAll(func(fl *pflag.Flag) { names = append(names, fl.Name) })
-		if near := nearest(name, names); near != "" {
-			f.hint = "did you mean --" + near + "?"
-		}
-	}
-	return f
 }
 
 // nearest returns the candidate that is closest to word, or "" when none is close.

@@ -14,14 +14,18 @@ const (
 	secondRequest = time.Second
 )
 
-// interruptible returns a context that ends with the first SIGINT or SIGTERM, so that the command
+// interruptible returns a context that ends with the first SIGINT, SIGTERM or SIGHUP, so that the command
 // can tidy up and leave. A second one ends the process on the spot, as a kill would: the archive
-// stands that by its design. A closed pipe gives write errors instead of a signal.
+// stands that by its design. A closed pipe gives write errors instead of a signal. A SIGHUP that is ignored,
+// as nohup has it, stays so.
 func interruptible(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(parent)
 	signal.Ignore(syscall.SIGPIPE)
 	ch := make(chan os.Signal, 4)
 	signal.Notify(ch, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(ch, syscall.SIGHUP)
+	}
 	done := make(chan struct{})
 	go func() {
 		var first time.Time

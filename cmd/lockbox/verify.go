@@ -80,6 +80,7 @@ func (a *app) verify(ctx context.Context, opt verifyOptions) error {
 	defer leaveWhenStuck(ctx)()
 	for _, name := range opt.archives {
 		err := a.verifyOne(ctx, name, opt)
+		a.out.flush()
 		if ctx.Err() != nil || a.out.err != nil {
 			return errors.Join(err, ctx.Err(), a.out.err)
 		}
@@ -207,9 +208,15 @@ func (a *app) verdict(name string, c *check, sum verify.Summary, err error) erro
 	case !errors.Is(err, format.ErrCorrupt):
 		return fmt.Errorf("cannot check %s: %w", quoted(name), err)
 	}
+	want := a.g.expectRoot.digest
+	expected := want == nil || sum.Root == *want
 	a.printFindings(name, c)
-	if werr := a.printVerdict(name, c, sum, err == nil); werr != nil {
-		return werr
+	// Nothing is left to say of an archive that is in order.
+	silent := a.g.quiet && err == nil && sum.Complete && expected && len(c.findings) == 0
+	if !silent {
+		if werr := a.printVerdict(name, c, sum, err == nil); werr != nil {
+			return werr
+		}
 	}
 	if err != nil {
 		return &failure{code: exitDamaged, err: fmt.Errorf("%s cannot be read at all: %w", quoted(name), err)}
@@ -220,8 +227,8 @@ func (a *app) verdict(name string, c *check, sum verify.Summary, err error) erro
 			hint: "lockbox extract saves what is whole; lockbox add --no-dedup stores a damaged file anew from its original",
 		}
 	}
-	if want := a.g.expectRoot.digest; want != nil && sum.Root != *want {
-		return &failure{code: exitAuth, err: fmt.Errorf("%s is not in the expected state: its root is %v", quoted(name), sum.Root)}
+	if !expected {
+		return unexpectedRoot(name, sum.Root, *want)
 	}
 	return nil
 }

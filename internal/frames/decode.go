@@ -1,6 +1,7 @@
 package frames
 
 import (
+	"fmt"
 	"sync"
 
 	"github.com/klauspost/compress/zstd"
@@ -8,6 +9,11 @@ import (
 	"lockbox/internal/format"
 	"lockbox/internal/seal"
 )
+
+// corrupt says what is wrong with a frame.
+func corrupt(i *Info, detail string, args ...any) error {
+	return format.Corrupt(fmt.Sprintf("frame %d", i.Number), -1, detail, args...)
+}
 
 // Checked is the stored form of a frame whose single tag verified. Only Check makes one.
 type Checked struct {
@@ -19,14 +25,14 @@ type Checked struct {
 // place.
 func Check(s seal.Suite, archive format.ID, i *Info, stored []byte) (Checked, error) {
 	if what := i.Valid(); what != "" {
-		return Checked{}, format.Corrupt("frame record", -1, "%s", what)
+		return Checked{}, corrupt(i, "%s", what)
 	}
 	if i.BlockShift != 0 || len(stored) != int(i.Stored) {
-		return Checked{}, format.Corrupt("frame", -1, "stored length disagrees with the index")
+		return Checked{}, corrupt(i, "stored length disagrees with the index")
 	}
 	ctx := i.context(archive)
 	if !s.Open(&ctx, seal.KindBlock, 0, stored, i.Commitment[:]) {
-		return Checked{}, format.Corrupt("frame", -1, "frame %d: tag does not verify", i.Number)
+		return Checked{}, corrupt(i, "tag does not verify")
 	}
 	return Checked{info: i, stored: stored}, nil
 }
@@ -65,11 +71,11 @@ func (c Checked) Decode(dst []byte) error {
 	decoders.Put(d)
 	if err != nil {
 		clear(dst)
-		return format.Corrupt("frame", -1, "frame %d: zstd: %v", c.info.Number, err)
+		return corrupt(c.info, "zstd: %v", err)
 	}
 	if len(out) != len(dst) {
 		clear(dst)
-		return format.Corrupt("frame", -1, "frame %d: %d plain bytes where the index has %d", c.info.Number, len(out), len(dst))
+		return corrupt(c.info, "%d plain bytes where the index has %d", len(out), len(dst))
 	}
 	return nil
 }
@@ -86,14 +92,14 @@ type Table struct {
 // CheckTable verifies a tag table. It keeps table.
 func CheckTable(s seal.Suite, archive format.ID, i *Info, table []byte) (*Table, error) {
 	if what := i.Valid(); what != "" {
-		return nil, format.Corrupt("frame record", -1, "%s", what)
+		return nil, corrupt(i, "%s", what)
 	}
 	if i.BlockShift == 0 || len(table) != i.TableSize(s.TagSize()) {
-		return nil, format.Corrupt("tag table", -1, "frame %d: length disagrees with the index", i.Number)
+		return nil, corrupt(i, "tag table: length disagrees with the index")
 	}
 	t := &Table{info: *i, ctx: i.context(archive), suite: s, tags: table}
 	if !s.Open(&t.ctx, seal.KindTable, noBlock, table, i.Commitment[:]) {
-		return nil, format.Corrupt("tag table", -1, "frame %d: tag does not verify", i.Number)
+		return nil, corrupt(i, "tag table: tag does not verify")
 	}
 	return t, nil
 }
@@ -115,11 +121,11 @@ func (t *Table) Open(first int, b []byte) error {
 		lo, hi := t.BlockRange(k)
 		if hi <= lo || int64(len(rest)) < hi-lo {
 			clear(b)
-			return format.Corrupt("frame", -1, "frame %d: blocks do not cover the bytes read", t.info.Number)
+			return corrupt(&t.info, "blocks do not cover the bytes read")
 		}
 		if !t.suite.Open(&t.ctx, seal.KindBlock, uint32(k), rest[:hi-lo], t.tags[k*n:(k+1)*n]) {
 			clear(b)
-			return format.Corrupt("frame", -1, "frame %d, block %d: tag does not verify", t.info.Number, k)
+			return corrupt(&t.info, "block %d: tag does not verify", k)
 		}
 		rest = rest[hi-lo:]
 	}

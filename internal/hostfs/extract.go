@@ -17,13 +17,14 @@ import (
 )
 
 // ExtractOptions says how an Extractor treats what is there and what it restores. The zero value
-// replaces nothing and restores permissions and times, but no setuid, setgid or sticky bit.
+// replaces nothing and restores permissions and times, the sticky bit among them, but no setuid or setgid
+// bit.
 type ExtractOptions struct {
 	Overwrite     bool // replace files and links, never directories
 	SkipExisting  bool // leave existing files and links alone
 	NoPermissions bool // modes as the system gives them to new files
 	NoTimes       bool
-	KeepSetid     bool // restore setuid, setgid and sticky bits
+	KeepSetid     bool // restore setuid and setgid bits
 }
 
 func (o ExtractOptions) validate() error {
@@ -97,6 +98,21 @@ func (x *Extractor) canLink() bool {
 	defer f.close()
 	name := tempName()
 	return x.top.link(f, name) == nil && x.top.remove(name) == nil
+}
+
+// writable finds out whether anything can be made in the destination itself.
+func (x *Extractor) writable() error {
+	f, err := x.top.createAnon(0o600)
+	if errors.Is(err, errNoAnon) {
+		name := tempName()
+		if f, err = x.top.createNamed(name, 0o600); err == nil {
+			return errors.Join(f.close(), x.top.remove(name))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return f.close()
 }
 
 // hostOf returns the host path of a stored path, for messages.
@@ -197,7 +213,7 @@ func (x *Extractor) place(path pathsafe.Path) (*cached[string], string, error) {
 func (x *Extractor) restored(m Meta) Meta {
 	m.Mode &= modeAll
 	if !x.opt.KeepSetid {
-		m.Mode &= modePerm
+		m.Mode &^= modeSetuid | modeSetgid
 	}
 	return m
 }

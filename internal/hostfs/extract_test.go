@@ -159,24 +159,26 @@ func TestPreflight(t *testing.T) {
 		return x, dst
 	}
 	tests := []struct {
-		items string // a directory ends in a slash
-		opt   ExtractOptions
-		names []string // what the error must name; none: no error
-		skips []string
+		items   string // a directory ends in a slash
+		opt     ExtractOptions
+		names   []string // what the error must name; none: no error
+		skips   []string
+		blocked bool // no option helps
 	}{
 		{items: "new d/ d/new n/ n/a n/b/ n/b/c zz/unknown/parent"},
 		{items: "d/ d/g", names: []string{"d/g"}},
 		{items: "f", names: []string{"/f"}},
 		{items: "f d/g", opt: ExtractOptions{Overwrite: true}},
 		{items: "f d/g new", opt: ExtractOptions{SkipExisting: true}, skips: []string{"f", "d/g"}},
-		{items: "link/ link/g", names: []string{"link is a symbolic link"}},
-		{items: "link/g link/h", names: []string{"link is a symbolic link"}},
-		{items: "link/ link/g", opt: ExtractOptions{Overwrite: true}, names: []string{"link is a symbolic link"}},
-		{items: "link/g", opt: ExtractOptions{SkipExisting: true}, names: []string{"link is a symbolic link"}},
+		{items: "link/ link/g", names: []string{"link is a symbolic link"}, blocked: true},
+		{items: "link/g link/h", names: []string{"link is a symbolic link"}, blocked: true},
+		{items: "link/ link/g", opt: ExtractOptions{Overwrite: true}, names: []string{"link is a symbolic link"}, blocked: true},
+		{items: "link/g", opt: ExtractOptions{SkipExisting: true}, names: []string{"link is a symbolic link"}, blocked: true},
 		{items: "link", opt: ExtractOptions{Overwrite: true}},
-		{items: "blocked/x", names: []string{"blocked is a file where a directory is needed"}},
-		{items: "dir", names: []string{"dir is a directory"}},
-		{items: "dir", opt: ExtractOptions{Overwrite: true}, names: []string{"dir is a directory"}},
+		{items: "blocked/x", names: []string{"blocked is a file where a directory is needed"}, blocked: true},
+		{items: "dir", names: []string{"dir is a directory"}, blocked: true},
+		{items: "dir", opt: ExtractOptions{Overwrite: true}, names: []string{"dir is a directory"}, blocked: true},
+		{items: "f blocked/x", names: []string{"/f", "blocked is a file"}, blocked: true},
 		{items: "dir", opt: ExtractOptions{SkipExisting: true}, skips: []string{"dir"}},
 		{items: "d/g e1 e2 e3 e4 e5 f", names: []string{"d/g", "e1", "e4", "and 2 more"}},
 	}
@@ -197,6 +199,9 @@ func TestPreflight(t *testing.T) {
 		})
 		if (err != nil) != (len(tt.names) > 0) || err != nil && !errors.Is(err, fs.ErrExist) {
 			t.Errorf("%s, %+v: %v", tt.items, tt.opt, err)
+		}
+		if errors.Is(err, ErrBlocked) != tt.blocked {
+			t.Errorf("%s, %+v: %v, blocked %v", tt.items, tt.opt, err, tt.blocked)
 		}
 		for _, n := range tt.names {
 			if err != nil && !strings.Contains(err.Error(), n) {

@@ -24,7 +24,8 @@ type rule struct {
 }
 
 // Exclude adds one pattern. A leading "!" makes it one that keeps, a leading or inner slash ties it to the
-// top, a trailing slash limits it to directories.
+// top, a trailing slash limits it to directories. A leading "./" is a leading slash: git gives it no meaning,
+// and people who write it mean that.
 func (f *Filter) Exclude(pattern string) error {
 	p, keep := strings.CutPrefix(pattern, "!")
 	return f.add(pattern, p, keep)
@@ -40,6 +41,12 @@ func (f *Filter) Include(pattern string) error {
 
 func (f *Filter) add(shown, p string, keep bool) error {
 	r := rule{keep: keep}
+	for strings.HasPrefix(p, "./") {
+		p = "/" + strings.TrimLeft(p[2:], "/")
+		if strings.HasPrefix(p, "/./") {
+			p = p[1:]
+		}
+	}
 	if n := len(p); n > 0 && p[n-1] == '/' {
 		r.dirOnly, p = true, p[:n-1]
 	}

@@ -98,6 +98,17 @@ func TestFilter(t *testing.T) {
 		{"a//b", "a/b", false},
 		{"x\xff*", "x\xff\xfe", true},
 		{"Foo", "foo", false},
+		// Here git would match nothing.
+		{"./foo", "foo", true},
+		{"./foo", "a/foo", false},
+		{"./a/foo", "a/foo", true},
+		{"./a/foo", "b/a/foo", false},
+		{"././/foo/", "foo/", true},
+		{"././/foo/", "a/foo/", false},
+		{"foo\n!./foo", "foo", false},
+		{"foo\n!./foo", "a/foo", true},
+		{"./*.o", "a/x.o", false},
+		{"a/./foo", "a/foo", false},
 	}
 	for _, tt := range tests {
 		f := new(Filter)
@@ -134,7 +145,7 @@ func TestFilterInclude(t *testing.T) {
 }
 
 func TestFilterRefuses(t *testing.T) {
-	for _, p := range []string{"", "/", "!", "!/", "[", "a[b", `x\`, "[[:nope:]]", "[a-", `[\`, "[[:alpha:"} {
+	for _, p := range []string{"", "/", "./", "././/", "!./", "!", "!/", "[", "a[b", `x\`, "[[:nope:]]", "[a-", `[\`, "[[:alpha:"} {
 		if err := new(Filter).Exclude(p); err == nil {
 			t.Errorf("pattern %q was taken", p)
 		}

@@ -44,6 +44,10 @@ var (
 	ErrChanged = errors.New("changed while it was read")
 	// ErrSkipped is the kind of the error for what is never stored: sockets, FIFOs and devices.
 	ErrSkipped = errors.New("skipped")
+	// ErrSelf is the kind of the error for an operand that is one of SkipSame.
+	ErrSelf = errors.New("it is the archive itself")
+	// ErrExcluded is the kind of the error for an operand that Filter excludes.
+	ErrExcluded = errors.New("a rule excludes it")
 	// ErrLoop is the kind of the error for a dereferenced link that leads back to a directory above it.
 	ErrLoop = errors.New("a link leads back to a directory above it")
 	// ErrAborted is returned by an Extractor after Abort.

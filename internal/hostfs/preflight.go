@@ -16,11 +16,20 @@ type PreflightItem struct {
 	Kind Kind
 }
 
+var (
+	// ErrBlocked is the kind of the error for what stands in the way and can be neither replaced nor
+	// skipped, whatever the options.
+	ErrBlocked = errors.New("something of another kind is in the way")
+	// ErrUnwritable is the kind of the error for a destination in which nothing can be made.
+	ErrUnwritable = errors.New("the destination cannot be written")
+)
+
 // Preflight looks for what the items would meet in the destination, before anything is written. With
 // SkipExisting it notes existing files, for Skipped. It fails with fs.ErrExist, naming the first few,
 // when something stands in the way: an existing file or link that may be neither replaced nor skipped, a
-// directory in the place of a file, anything else in the place of a directory. Items in ascending
-// order are looked up fastest.
+// directory in the place of a file, anything else in the place of a directory; these last two are
+// ErrBlocked as well. It fails with ErrUnwritable when an item is to be made in the destination itself and
+// that cannot be. Items in ascending order are looked up fastest.
 func (x *Extractor) Preflight(items iter.Seq[PreflightItem]) error {
 	if x.fresh {
 		return nil
@@ -43,6 +52,9 @@ func (x *Extractor) Preflight(items iter.Seq[PreflightItem]) error {
 	if n := p.count - len(p.first); n > 0 {
 		list += fmt.Sprintf("; and %d more", n)
 	}
+	if p.blocked {
+		return fmt.Errorf("%w (%w): %s", fs.ErrExist, ErrBlocked, list)
+	}
 	return fmt.Errorf("%w: %s", fs.ErrExist, list)
 }
 
@@ -59,6 +71,10 @@ type preflight struct {
 	absent pathsafe.Path     // a directory that is not there
 	first  []string
 	count  int
+
+	blocked bool   // one of them is ErrBlocked
+	tried   bool   // whether the destination can be written
+	there   string // a directory of the destination that exists
 }
 
 // blockedError says that something in the destination stands where a directory is needed.
@@ -99,12 +115,12 @@ func (p *preflight) look(it PreflightItem) error {
 	var blocked *blockedError
 	switch {
 	case errors.As(err, &blocked):
-		p.found(blocked.Error())
+		p.block(blocked.Error())
 		p.absent = it.Path.Parent() // one message for all that lies in it
 		return nil
 	case errors.Is(err, fs.ErrNotExist):
 		p.absent = it.Path.Parent()
-		return nil
+		return p.create(path)
 	case err != nil:
 		return err
 	}
@@ -114,7 +130,7 @@ func (p *preflight) look(it PreflightItem) error {
 		if it.Kind == KindDir {
 			p.absent = it.Path
 		}
-		return nil
+		return p.create(path)
 	}
 	if err != nil {
 		return p.x.fail("stat", path, err)
@@ -123,18 +139,47 @@ func (p *preflight) look(it PreflightItem) error {
 	switch {
 	case it.Kind == KindDir && m.Kind == KindDir:
 	case it.Kind == KindDir:
-		p.found((&blockedError{host, m.Kind}).Error())
+		p.block((&blockedError{host, m.Kind}).Error())
 		p.absent = it.Path
 	case p.x.opt.SkipExisting:
 		p.x.mu.Lock()
 		p.x.skipped[path] = true
 		p.x.mu.Unlock()
 	case m.Kind == KindDir:
-		p.found(fmt.Sprintf("%s is a directory where a %s is to be", host, it.Kind))
+		p.block(fmt.Sprintf("%s is a directory where a %s is to be", host, it.Kind))
 	case !p.x.opt.Overwrite:
 		p.found(host)
+	default:
+		return p.create(path)
 	}
 	return nil
+}
+
+// create takes note that path, or a directory above it, is going to be made. Only the destination itself is
+// tried out: who may not write there mostly may write nowhere below, and one message says it.
+func (p *preflight) create(path string) error {
+	if p.tried {
+		return nil
+	}
+	if top, _, deeper := strings.Cut(path, "/"); deeper {
+		if top == p.there {
+			return nil
+		}
+		if _, err := p.x.top.lookup(top, false); err == nil {
+			p.there = top
+			return nil
+		}
+	}
+	p.tried = true
+	if err := p.x.writable(); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnwritable, p.x.fail("write", "", err))
+	}
+	return nil
+}
+
+func (p *preflight) block(what string) {
+	p.blocked = true
+	p.found(what)
 }
 
 func (p *preflight) found(what string) {

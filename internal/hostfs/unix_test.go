@@ -272,12 +272,49 @@ func TestSetidIsDropped(t *testing.T) {
 		for i, it := range walkAll(top(dst), WalkOptions{}) {
 			want := items[i].Mode
 			if !keep {
-				want &= modePerm
+				want &= modePerm | modeSticky
 			}
 			if it.Mode != want {
 				t.Errorf("keep %v: %s has mode %o, want %o", keep, it.Path, it.Mode, want)
 			}
 		}
+	}
+}
+
+// A destination that cannot be written is found before anything is tried, unless nothing is to be made in it
+// itself.
+func TestUnwritableDestination(t *testing.T) {
+	if !asNobody(t) {
+		return
+	}
+	dst := t.TempDir()
+	check(t, os.Mkdir(filepath.Join(dst, "open"), 0o755))
+	write(t, filepath.Join(dst, "open", "there"), "x")
+	write(t, filepath.Join(dst, "there"), "x")
+	check(t, os.Chmod(dst, 0o555))
+	defer os.Chmod(dst, 0o755)
+	for _, tt := range []struct {
+		path string
+		kind Kind
+		opt  ExtractOptions
+		bad  bool
+	}{
+		{"new", KindFile, ExtractOptions{}, true},
+		{"new", KindDir, ExtractOptions{}, true},
+		{"new/x", KindFile, ExtractOptions{}, true},
+		{"there", KindFile, ExtractOptions{Overwrite: true}, true},
+		{"there", KindFile, ExtractOptions{SkipExisting: true}, false},
+		{"open", KindDir, ExtractOptions{}, false},
+		{"open/new", KindFile, ExtractOptions{}, false},
+		{"open/there", KindFile, ExtractOptions{Overwrite: true}, false},
+	} {
+		x, err := NewExtractor(dst, tt.opt)
+		check(t, err)
+		err = x.Preflight(func(yield func(PreflightItem) bool) { yield(PreflightItem{path(t, tt.path), tt.kind}) })
+		if errors.Is(err, ErrUnwritable) != tt.bad || errors.Is(err, fs.ErrPermission) != tt.bad || (err != nil) != tt.bad {
+			t.Errorf("%s, %+v: %v", tt.path, tt.opt, err)
+		}
+		x.Abort()
 	}
 }
 

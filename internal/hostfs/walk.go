@@ -28,7 +28,8 @@ type WalkOptions struct {
 
 // Walk yields the operands and all that lies in them. Operands come in the order given, CheckOperands
 // makes that the ascending one; within each the stored keys ascend, so a directory precedes what lies in
-// it. What cannot be taken comes as an Item with Err, and the walk goes on. When ctx ends, the last Item
+// it. What cannot be taken comes as an Item with Err, and the walk goes on; so does an operand that Filter
+// or SkipSame leaves out, while what they leave out in its tree is passed over. When ctx ends, the last Item
 // has no path and ctx's error: a walk that did not end that way was complete.
 func Walk(ctx context.Context, operands []Operand, opt WalkOptions) iter.Seq[Item] {
 	return func(yield func(Item) bool) {
@@ -157,9 +158,11 @@ func (w *walk) operand(op Operand, yield func(Item) bool) bool {
 	if err != nil {
 		return fail(&fs.PathError{Op: "stat", Path: op.Host, Err: err})
 	}
-	rel := w.relative(op.Stored)
-	if w.isSame(&it.Meta) || rel != "" && w.opt.Filter.ExcludesTree(rel, it.Kind == KindDir) {
-		return true
+	if w.isSame(&it.Meta) {
+		return fail(&fs.PathError{Op: "add", Path: op.Host, Err: ErrSelf})
+	}
+	if rel := w.relative(op.Stored); rel != "" && w.opt.Filter.ExcludesTree(rel, it.Kind == KindDir) {
+		return fail(&fs.PathError{Op: "add", Path: op.Host, Err: ErrExcluded})
 	}
 	w.reject(&it)
 	enter := it.Err == nil && it.Kind == KindDir && !w.opt.NoRecurse

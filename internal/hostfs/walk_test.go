@@ -218,8 +218,8 @@ func TestWalkFilters(t *testing.T) {
 	}{
 		{"a directory is not entered", WalkOptions{Filter: filter("/y\n!z")}, "a", "", []string{"x"}},
 		{"only directories", WalkOptions{Filter: filter("x/\ny/")}, "a", "a", []string{"a/", "a/x"}},
-		{"an operand", WalkOptions{Filter: filter("a")}, "a/x", "a/x", nil},
-		{"above an operand", WalkOptions{Filter: filter("/a")}, "a/y/z", "a/y/z", nil},
+		{"an operand", WalkOptions{Filter: filter("a")}, "a/x", "a/x", []string{"a/x !"}},
+		{"above an operand", WalkOptions{Filter: filter("/a")}, "a/y/z", "a/y/z", []string{"a/y/z !"}},
 		{"prefix hidden", WalkOptions{Filter: filter("/a/x"), Prefix: path(t, "p/q")}, "a", "p/q/a", []string{"p/q/a/", "p/q/a/y/", "p/q/a/y/z"}},
 		{"prefix is the tree", WalkOptions{Filter: filter("p"), Prefix: path(t, "p")}, "a", "p", []string{"p/", "p/x", "p/y/", "p/y/z"}},
 		{"cache", WalkOptions{ExcludeCaches: true}, "z", "z", []string{"z/", "z/CACHEDIR.TAG"}},
@@ -238,6 +238,17 @@ func TestWalkFilters(t *testing.T) {
 	check(t, err)
 	if got := sub(WalkOptions{SkipSame: []os.FileInfo{fi}}, "a", "a"); runtime.GOOS != "windows" && !slices.Equal(got, []string{"a/", "a/y/", "a/y/z"}) {
 		t.Errorf("the archive itself was found: %q", got)
+	}
+	// What the user named is reported, with the reason.
+	for what, opt := range map[error]WalkOptions{
+		ErrExcluded: {Dir: dir, Filter: filter("x")}, ErrSelf: {Dir: dir, SkipSame: []os.FileInfo{fi}},
+	} {
+		items := walkAll([]Operand{{Host: "a/x", Stored: path(t, "s/x")}}, opt)
+		if len(items) != 1 || !errors.Is(items[0].Err, what) || items[0].Host() != "a/x" || items[0].Path.String() != "s/x" {
+			if what != ErrSelf || runtime.GOOS != "windows" {
+				t.Errorf("%v: %+v", what, items)
+			}
+		}
 	}
 	if got := sub(WalkOptions{OneFileSystem: true}, "a", "a"); len(got) != 4 {
 		t.Errorf("one file system: %q", got)

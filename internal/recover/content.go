@@ -299,8 +299,12 @@ func (s *salvage) named(number uint64, size int64) (*blob, error) {
 		}
 	}
 	b.shares = nil
-	if live && len(chains) > 0 {
-		b.shares = chains[0]
+	if live {
+		for _, x := range shares {
+			if k := len(b.shares); s.parts.holders[x.holder].live && (k == 0 || x.pos >= b.shares[k-1].end()) && x.end() <= size {
+				b.shares = append(b.shares, x)
+			}
+		}
 		return b, fmt.Errorf("the record of its content, number %d, is lost, and so is a part of its bytes", number)
 	}
 	return nil, &disownedError{number}

@@ -53,6 +53,9 @@ func (s *salvage) front() error {
 		}
 		return s.expected()
 	}
+	if s.newest != nil {
+		s.archive, s.sector = s.newest.Archive, s.newest.Sector
+	}
 	return s.blind(cerr)
 }
 
@@ -94,7 +97,7 @@ func (s *salvage) states(page []byte) (states []state, sure bool, err error) {
 		}
 	}
 	marked := s.mark(page)
-	if marked != nil {
+	if marked != nil && !slices.ContainsFunc(states, func(st state) bool { return st.super.Generation >= marked.Generation }) {
 		add(marked, true)
 	}
 	slices.SortStableFunc(states, func(a, b state) int { return cmp.Compare(b.super.Generation, a.super.Generation) })
@@ -150,6 +153,9 @@ func (s *salvage) take(st state) (bool, error) {
 			b.roots[t] = index.DecodeRoot(cur, s.tag)
 			b.have[t] = cur.Err() == nil
 		}
+		if st.mark && !s.leads(&b) {
+			return false, nil
+		}
 		s.base = b
 		s.rep.Root = st.super.RootHash(raw)
 	case errors.Is(err, format.ErrVersion):
@@ -163,9 +169,25 @@ func (s *salvage) take(st state) (bool, error) {
 	s.rep.Origin = OriginSuperblock
 	if st.mark {
 		s.rep.Origin = OriginMark
+		s.sector = s.sectorOf()
 		s.note("no superblock can be read; the clean mark names generation %d", st.super.Generation)
 	}
 	return true, nil
+}
+
+// leads reports whether the archive id that goes with a commit block is right: one of its trees, if there is
+// any, verifies with it. The mark's own bytes are not proven by anything else.
+func (s *salvage) leads(b *base) bool {
+	empty := true
+	for t := index.Entries; t <= index.Free; t++ {
+		if b.have[t] && b.roots[t].Height > 0 {
+			empty = false
+			if ref := b.roots[t].Ref; s.readNode(t, &ref, make([]byte, ref.Len)) {
+				return true
+			}
+		}
+	}
+	return empty
 }
 
 const (

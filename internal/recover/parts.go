@@ -1,6 +1,7 @@
 package recover
 
 import (
+	"bytes"
 	"cmp"
 	"math/bits"
 	"slices"
@@ -108,30 +109,44 @@ func (p *parts) prefix(content uint64) ([8]byte, bool) {
 const maxChains = 8
 
 // chains puts shares together to what may be the content: from its first byte on, without a break. Frames of
-// the index exclude all others. Of several frames that hold the same bytes by their numbers, any will do.
+// the index exclude all others.
 func (p *parts) chains(shares []share) (chains [][]share, live bool) {
 	all := slices.Clone(shares)
-	number := func(x *share) uint64 { return p.holders[x.holder].number }
-	if slices.ContainsFunc(all, func(x share) bool { return p.holders[x.holder].live }) {
-		all = slices.DeleteFunc(all, func(x share) bool { return !p.holders[x.holder].live })
+	of := func(x *share) *foundFrame { return &p.holders[x.holder] }
+	if slices.ContainsFunc(all, func(x share) bool { return of(&x).live }) {
+		all = slices.DeleteFunc(all, func(x share) bool { return !of(&x).live })
 		live = true
 	}
-	// One frame number at one position: the frame was moved and its old place is still there.
-	all = slices.CompactFunc(all, func(a, b share) bool { return a.pos == b.pos && number(&a) == number(&b) })
-	single := true
+	same := func(a, b share) bool {
+		// The same frame twice: it was moved, and its old place is still there.
+		return a.pos == b.pos && of(&a).number == of(&b).number && of(&a).attempt == of(&b).attempt
+	}
+	whole := func(x *share) int {
+		if of(x).whole {
+			return 0
+		}
+		return 1
+	}
+	slices.SortFunc(all, func(a, b share) int {
+		return cmp.Or(cmp.Compare(a.pos, b.pos), cmp.Compare(of(&a).number, of(&b).number),
+			bytes.Compare(of(&a).attempt[:], of(&b).attempt[:]), cmp.Compare(whole(&a), whole(&b)))
+	})
+	all = slices.CompactFunc(all, same)
 	at := int64(0)
 	for i := range all {
 		if all[i].pos != at {
-			single = false
+			at = -1
 			break
 		}
 		at = all[i].end()
 	}
-	if single {
+	if at > 0 {
 		return [][]share{all}, live
 	}
-	// Several readings, or gaps: the frames of a content have consecutive numbers.
-	slices.SortStableFunc(all, func(a, b share) int { return cmp.Compare(number(&a), number(&b)) })
+	// Several readings, or gaps: the frames of a content come from one transaction and have consecutive numbers.
+	slices.SortStableFunc(all, func(a, b share) int {
+		return cmp.Or(bytes.Compare(of(&a).attempt[:], of(&b).attempt[:]), cmp.Compare(of(&a).number, of(&b).number))
+	})
 	var cur []share
 	flush := func() {
 		if len(cur) > 0 && len(chains) < maxChains {
@@ -140,8 +155,9 @@ func (p *parts) chains(shares []share) (chains [][]share, live bool) {
 		cur = nil
 	}
 	for _, x := range all {
-		switch n := len(cur); {
-		case n > 0 && x.pos == cur[n-1].end() && number(&x) == number(&cur[n-1])+1:
+		n := len(cur)
+		switch {
+		case n > 0 && x.pos == cur[n-1].end() && of(&x).attempt == of(&cur[n-1]).attempt && of(&x).number == of(&cur[n-1]).number+1:
 			cur = append(cur, x)
 		case x.pos == 0:
 			flush()

@@ -38,8 +38,8 @@ type Options struct {
 	ExpectRoot *format.Digest // refuse (format.ErrAuth) an archive that cannot be shown to be in this state
 	Found      func(Item)
 	Lost       func(Loss)
-	Note       func(string)                // about the archive as a whole
-	Progress   func(done, total int64)     // in bytes; total may be -1
+	Note       func(string)              // about the archive as a whole
+	Progress   func(worked, total int64) // in bytes; total may be -1
 }
 
 // What became of an entry.
@@ -130,9 +130,9 @@ type salvage struct {
 	nodes nodeCache
 	cache frameCache
 
-	lostContents ranges // numbers whose content records cannot be reached
-	lostFrames   ranges // numbers whose frame records cannot be reached
-	lostNames    bool   // a part of the entries tree cannot be reached
+	lostContents ranges          // numbers whose content records cannot be reached
+	lostFrames   ranges          // numbers whose frame records cannot be reached
+	lostNames    bool            // a part of the entries tree cannot be reached
 	known        []format.Extent // frames of the index, by offset; for the scan
 	found        []foundFrame    // by number; frames of the scan
 	scanned      bool
@@ -142,11 +142,11 @@ type salvage struct {
 	nameless []uint64 // content numbers whose entries could not be given their bytes
 	topNames map[string]bool
 
-	mu          sync.Mutex // guards what follows
-	queue       []pending
-	done, total int64
-	ranges      int    // ranges of names that are lost
-	seen        uint64 // entries that were read
+	mu            sync.Mutex // guards what follows
+	queue         []pending
+	worked, total int64
+	ranges        int    // ranges of names that are lost
+	seen          uint64 // entries that were read
 }
 
 // base is the state that is recovered.
@@ -186,11 +186,12 @@ func (s *salvage) run() error {
 	return s.ctx.Err()
 }
 
-// creation is how the damaged archive was made, as far as that is known.
+// creation is how the damaged archive was made, as far as that is known. The new one's ids are drawn anew, so
+// that it is not called reproducible.
 func (s *salvage) creation() store.CreateOptions {
 	c := store.CreateOptions{Level: frames.LevelDefault, Sector: s.sector}
 	if m := s.base.commit; m != nil {
-		c.Level, c.Reproducible = frames.Level(m.Options.Level), m.Options.Reproducible
+		c.Level = frames.Level(m.Options.Level)
 	}
 	return c
 }
@@ -253,7 +254,7 @@ func (s *salvage) expectWork() {
 	defer s.mu.Unlock()
 	s.total = -1
 	if m := s.base.commit; m != nil && s.base.verified && m.Counters.PlainBytes < 1<<62 {
-		s.total = s.done + int64(m.Counters.PlainBytes)
+		s.total = s.worked + int64(m.Counters.PlainBytes)
 	}
 }
 
@@ -263,13 +264,13 @@ func (s *salvage) advance(n int64) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before := s.done
-	s.done += n
-	if s.done/progressStep != before/progressStep {
+	before := s.worked
+	s.worked += n
+	if s.worked/progressStep != before/progressStep {
 		total := s.total
 		if total >= 0 {
-			total = max(total, s.done) // entries that share a content have it read again
+			total = max(total, s.worked) // entries that share a content have it read again
 		}
-		s.o.Progress(s.done, total)
+		s.o.Progress(s.worked, total)
 	}
 }

@@ -1,6 +1,7 @@
 package recover
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"slices"
@@ -20,12 +21,12 @@ const (
 
 // foundFrame is a frame whose header and member table verify.
 type foundFrame struct {
-	number uint64
-	off    int64
-	live   bool  // a record of the index names it
-	whole  bool  // its stored bytes verify, too
-	newest bool  // it was written by the transaction that the newest superblock names
-	id     uint8 // which archive it belongs to, while that is being found out
+	number  uint64
+	off     int64
+	attempt format.ID
+	live    bool  // a record of the index names it
+	whole   bool  // its stored bytes verify, too
+	id      uint8 // which archive it belongs to, while that is being found out
 }
 
 // block is what looks like a commit block.
@@ -49,7 +50,7 @@ type scanner struct {
 
 // scan searches the file for frames, except where the index has some already, and, when no state is known,
 // for commit blocks. unknown says that the archive's id is not known: then it is the one that most frames
-// have. What it finds stands in s.found, by number, the best of each number first.
+// have. What it finds stands in s.found, by number, whole frames of each number first.
 func (s *salvage) scan(unknown bool) (*scanner, error) {
 	s.scanned, s.rep.Scanned = true, true
 	sc := &scanner{s: s, commits: s.base.super == nil, aligned: true}
@@ -114,7 +115,7 @@ func (sc *scanner) at(off int64, unknown bool) int64 {
 	if _, ok := s.members(&p, id, &sc.frame); !ok {
 		return 0
 	}
-	f := foundFrame{number: info.Number, off: off, newest: s.newest != nil && info.Attempt == s.newest.Attempt}
+	f := foundFrame{number: info.Number, off: off, attempt: info.Attempt}
 	if unknown {
 		k := slices.Index(sc.ids, id)
 		if k < 0 {
@@ -126,7 +127,8 @@ func (sc *scanner) at(off int64, unknown bool) int64 {
 		sc.count[k]++
 		f.id = uint8(k)
 	}
-	f.whole = s.stored(&p, id, &sc.frame).whole()
+	l := s.stored(&p, id, &sc.frame)
+	f.whole = l.whole()
 	s.found = append(s.found, f)
 	sc.aligned = sc.aligned && off%4096 == 0
 	if !f.whole {
@@ -188,7 +190,7 @@ func (sc *scanner) finish(unknown bool) {
 				whole = -1
 			}
 		}
-		return cmp.Or(cmp.Compare(a.number, b.number), whole, cmp.Compare(b.off, a.off))
+		return cmp.Or(cmp.Compare(a.number, b.number), whole, bytes.Compare(a.attempt[:], b.attempt[:]), cmp.Compare(a.off, b.off))
 	})
 	if sc.budget < 0 {
 		s.note("the search for frames was cut short: too many overlap")
@@ -217,7 +219,7 @@ func (s *salvage) variants(number uint64) []foundFrame {
 // that are younger than it were never committed, unless the newest superblock names their transaction.
 func (s *salvage) allowed(f *foundFrame) bool {
 	if m := s.base.commit; m != nil && (s.base.verified || s.rep.Origin == OriginScan) {
-		return f.number < m.Counters.NextFrame || f.newest
+		return f.number < m.Counters.NextFrame || s.newest != nil && f.attempt == s.newest.Attempt
 	}
 	return true
 }

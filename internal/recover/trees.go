@@ -295,7 +295,7 @@ func (s *salvage) survey() error {
 		}
 		s.known = append(s.known, f.Ext)
 		if slices.ContainsFunc(f.Contents, s.lostContents.has) {
-			holders = append(holders, foundFrame{number: n, off: f.Ext.Off, live: true})
+			holders = append(holders, foundFrame{number: n, off: f.Ext.Off, attempt: f.Attempt, live: true})
 		}
 		return nil
 	}, func(lower, upper []byte, reason string) {

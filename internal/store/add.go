@@ -211,7 +211,9 @@ func (t *Tx) place(ctx context.Context, it *item, done func(Added)) error {
 		out.Bytes = it.entry.Size
 	}
 	if out.Err == nil {
-		out.Err = it.entry.Check() // what the format cannot hold, such as a target that is too long
+		if err := it.entry.Check(); err != nil { // such as a target that is too long
+			out.Err = fmt.Errorf("%w: %v", ErrUnstorable, err)
+		}
 	}
 	if out.Err == nil {
 		t.sum.PlainBytes += out.Bytes
@@ -266,11 +268,50 @@ func (t *Tx) duplicate(d format.Digest, size int64) (uint64, error) {
 			return 0, err
 		}
 		if c.Digest == d && c.Size == size && c.Refs > 0 {
-			c.Refs++
-			return n, nil
+			// Only what is still good is shared: adding a file again mends an archive that has rotted.
+			if sound, err := t.soundContent(c); err != nil {
+				return 0, err
+			} else if sound {
+				c.Refs++
+				return n, nil
+			}
 		}
 	}
 	return 0, it.Err()
+}
+
+// soundContent reports whether all stored bytes of a content verify. Each frame is looked at once in a
+// transaction.
+func (t *Tx) soundContent(c *index.Content) (bool, error) {
+	for i := range c.Runs {
+		r := &c.Runs[i]
+		if r.Frame == 0 || r.Frame >= t.firstFrame {
+			continue // written, or read and verified, by this transaction
+		}
+		for f := r.Frame; f < r.Frame+r.Frames(); f++ {
+			if ok, err := t.soundFrame(f); !ok {
+				return false, err
+			}
+		}
+	}
+	return true, nil
+}
+
+// soundFrame reports whether the stored bytes of a committed frame verify.
+func (t *Tx) soundFrame(number uint64) (bool, error) {
+	ok, seen := t.sound[number]
+	if seen {
+		return ok, nil
+	}
+	ref, err := t.a.frame(t.base, number)
+	if err == nil {
+		err = t.a.checkFrame(&ref)
+	}
+	if err != nil && !errors.Is(err, format.ErrCorrupt) {
+		return false, err
+	}
+	t.sound[number] = err == nil
+	return err == nil, nil
 }
 
 // storeLarge stores a file in frames of its own, reading it as it goes; sourceErr is a fault of the
@@ -463,6 +504,9 @@ func (t *Tx) openPack(class uint8) (*pack, error) {
 	t.openPacks[class] = journal.NoFrame
 	if last == journal.NoFrame || last >= t.firstFrame || t.gone[last] {
 		return p, nil
+	}
+	if ok, err := t.soundFrame(last); !ok {
+		return p, err // a damaged pack stays as it is
 	}
 	return p, t.unpack(last, class)
 }

@@ -26,14 +26,18 @@ import (
 // ErrConflict is the kind of a change that would store a file where a directory is, or the reverse.
 var ErrConflict = errors.New("a file and a directory cannot have the same stored path")
 
+// ErrUnstorable is the kind of an entry that the format cannot hold.
+var ErrUnstorable = errors.New("it cannot be stored")
+
 // Options say how a handle works. The zero value is the default.
 type Options struct {
-	FS          vfs.FS         // nil: the operating system's
-	Entropy     io.Reader      // where ids come from; nil: crypto/rand. A fixed stream gives fixed bytes
-	LockTimeout time.Duration  // how long a writer waits for another; 0: 10 s; negative: not at all
-	Jobs        int            // workers; 0: AutoJobs
-	CacheBytes  int64          // of decoded frames and nodes; 0: 32 MiB
-	ExpectRoot  *format.Digest // refuse (ErrAuth) an archive in any other state
+	FS           vfs.FS         // nil: the operating system's
+	Entropy      io.Reader      // where ids come from; nil: crypto/rand. A fixed stream gives fixed bytes
+	LockTimeout  time.Duration  // how long a writer waits for another; 0: 10 s; negative: not at all
+	Jobs         int            // workers; 0: AutoJobs
+	CacheBytes   int64          // of decoded frames and nodes; 0: 32 MiB
+	Reproducible bool           // Entropy depends on nothing but the change; an archive changed without is reproducible no more
+	ExpectRoot   *format.Digest // refuse (ErrAuth) an archive in any other state
 }
 
 func (o Options) withDefaults() Options {
@@ -86,6 +90,8 @@ type Archive struct {
 	poison error // why the handle refuses, or nil
 	tx     *Tx
 	closed bool
+
+	ceiling int64 // while compacting: the file must not grow beyond it; else 0
 }
 
 // view is one committed generation; immutable.
@@ -216,7 +222,7 @@ func (a *Archive) Recheck() error {
 	if err != nil {
 		return err
 	}
-	if *c.Current != *a.cur.super {
+	if *c.Current != *a.view().super {
 		return &format.Error{Kind: format.ErrChanged, Offset: -1, Detail: "another process committed while it was read, and this file system has no locks; read again"}
 	}
 	return nil
@@ -251,7 +257,9 @@ type Info struct {
 
 // Info returns what the archive says of itself. It decodes no node.
 func (a *Archive) Info() (Info, error) {
-	v := a.view()
+	a.mu.Lock()
+	v, copies := a.cur, a.copies
+	a.mu.Unlock()
 	size, err := a.f.Size()
 	if err != nil {
 		return Info{}, err
@@ -262,7 +270,7 @@ func (a *Archive) Info() (Info, error) {
 		Level: frames.Level(v.commit.Options.Level), Padding: v.commit.Options.Padding, Reproducible: v.commit.Options.Reproducible,
 		Sector: v.super.Sector, Entries: k.Entries, Contents: v.tree(index.Contents).Count, Frames: v.tree(index.Frames).Count,
 		PlainBytes: k.PlainBytes, StoredBytes: k.StoredBytes, FrameBytes: k.FrameBytes, NodeBytes: k.NodeBytes,
-		FileSize: size, FreeBytes: int64(k.FreeBytes), CopiesDamaged: a.copies.Damaged(),
+		FileSize: size, FreeBytes: int64(k.FreeBytes), CopiesDamaged: copies.Damaged(),
 	}
 	for _, p := range v.commit.Stage {
 		in.FreeBytes += p.Len
@@ -276,7 +284,7 @@ func (a *Archive) Info() (Info, error) {
 		in.Heights[i] = int(r.Height)
 	}
 	in.Clean, err = journal.Marked(a.f, v.super)
-	in.Clean = in.Clean && a.copies.AllEqual()
+	in.Clean = in.Clean && copies.AllEqual()
 	return in, err
 }
 

@@ -37,6 +37,7 @@ const (
 	noSyncBeforeTruncate
 	noSyncAfterTruncate
 	sizeNotChecked
+	noNameSyncInRecovery
 	mutants // how many
 )
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -19,10 +20,19 @@ import (
 	"lockbox/internal/pathsafe"
 )
 
+// goRoot is where the toolchain's own source is.
+var goRoot = sync.OnceValue(func() string {
+	out, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		panic(err)
+	}
+	return strings.TrimSpace(string(out))
+})
+
 // goText is Go source, sorted by path, as one long text.
 var goText = sync.OnceValue(func() []byte {
 	var names []string
-	filepath.WalkDir(filepath.Join(runtime.GOROOT(), "src"), func(p string, d os.DirEntry, err error) error {
+	filepath.WalkDir(filepath.Join(goRoot(), "src"), func(p string, d os.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() && strings.HasSuffix(p, ".go") {
 			names = append(names, p)
 		}
@@ -101,8 +111,7 @@ func BenchmarkStream(b *testing.B) {
 		b.Run(fmt.Sprintf("%dx%d/text=%v", c.n, c.size, c.text), func(b *testing.B) {
 			file, all := benchArchive(b, c.n, c.size, c.text)
 			b.Run("lockbox", func(b *testing.B) {
-				runtime.GOMAXPROCS(1)
-				defer runtime.GOMAXPROCS(2)
+				defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 				for b.Loop() {
 					a, err := Open(ctx, file, Options{Jobs: 1})
 					if err != nil {
@@ -128,8 +137,7 @@ func BenchmarkStream(b *testing.B) {
 			zw.Close()
 			o.Close()
 			b.Run("zip", func(b *testing.B) {
-				runtime.GOMAXPROCS(1)
-				defer runtime.GOMAXPROCS(2)
+				defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 				buf := make([]byte, 1<<20)
 				for b.Loop() {
 					z, _ := zip.OpenReader(zf)
@@ -292,7 +300,7 @@ func BenchmarkRandom(b *testing.B) {
 // BenchmarkTree adds the Go source tree, held in memory, and reports the archive's size.
 func BenchmarkTree(b *testing.B) {
 	var list []Source
-	root := filepath.Join(runtime.GOROOT(), "src")
+	root := filepath.Join(goRoot(), "src")
 	total := 0
 	filepath.WalkDir(root, func(p string, d os.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {

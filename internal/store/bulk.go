@@ -117,6 +117,9 @@ func (b *bulk) add(e index.Entry) error {
 	if err == nil {
 		c, err = index.DecodeContent(value)
 	}
+	if err == nil {
+		err = b.v.plausible(&c)
+	}
 	if err == nil && c.Size != e.Size {
 		err = format.Corrupt("entry", -1, "its size disagrees with its content's")
 	}
@@ -149,7 +152,7 @@ func (b *bulk) run(ctx context.Context) error {
 func (b *bulk) dispatch(ctx context.Context) error {
 	jobs := b.a.opt.Jobs
 	if jobs == 1 {
-		return b.groups(func(g *group) error {
+		return b.groups(ctx, func(g *group) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
@@ -171,7 +174,7 @@ func (b *bulk) dispatch(ctx context.Context) error {
 			}
 		})
 	}
-	err := b.groups(func(g *group) error {
+	err := b.groups(ctx, func(g *group) error {
 		select {
 		case queue <- g:
 			return nil
@@ -188,7 +191,7 @@ func (b *bulk) dispatch(ctx context.Context) error {
 }
 
 // groups cuts the sorted wants into groups of frames that one read fetches.
-func (b *bulk) groups(emit func(*group) error) error {
+func (b *bulk) groups(ctx context.Context, emit func(*group) error) error {
 	var g *group
 	flush := func() error {
 		if g == nil {
@@ -239,6 +242,9 @@ func (b *bulk) groups(emit func(*group) error) error {
 			j++
 		}
 		for at := int64(0); at < w.len; at += w.unit {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
 			ws := make([]want, 0, j-i)
 			for _, x := range b.wants[i:j] {
 				ws = append(ws, want{in: 0, len: min(x.unit, x.len-at), entry: x.entry, off: x.off + at})

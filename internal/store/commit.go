@@ -20,6 +20,9 @@ func (a *Archive) writeAt(b []byte, off int64) error {
 	if a.poison != nil {
 		return a.poison
 	}
+	if a.ceiling > 0 && off+int64(len(b)) > a.ceiling {
+		return errCeiling
+	}
 	_, err := a.f.WriteAt(b, off)
 	a.stats.Writes.Add(1)
 	a.stats.BytesWritten.Add(uint64(len(b)))
@@ -125,7 +128,7 @@ func (t *Tx) commit(ctx context.Context) error {
 	if err := t.sortEntries(); err != nil {
 		return err
 	}
-	if err := t.settle(); err != nil {
+	if err := t.settle(ctx); err != nil {
 		return err
 	}
 	// A transaction that changes nothing publishes nothing, except for a new archive's first root.
@@ -133,7 +136,7 @@ func (t *Tx) commit(ctx context.Context) error {
 		t.sum.Generation, t.sum.Root = a.cur.super.Generation, a.cur.root()
 		return t.abandon()
 	}
-	roots, k, err := t.trees()
+	roots, k, err := t.trees(ctx)
 	if err != nil {
 		return err
 	}
@@ -160,7 +163,7 @@ func (t *Tx) commit(ctx context.Context) error {
 
 // idle reports that the transaction has nothing to publish.
 func (t *Tx) idle() bool {
-	if len(t.entries.ops) > 0 || len(t.gone) > 0 || len(t.frames) > 0 {
+	if len(t.entries.ops) > 0 || len(t.gone) > 0 || len(t.frames) > 0 || t.compact != nil {
 		return false
 	}
 	for i := range t.fresh {
@@ -178,6 +181,7 @@ func (t *Tx) abandon() error { return t.a.scrub(t) }
 // all copies before the file gets its name.
 func (t *Tx) publish(ctx context.Context, c *journal.Commit, roots [5]index.Root) error {
 	a := t.a
+	c.Options.Reproducible = c.Options.Reproducible && a.opt.Reproducible
 	for _, r := range roots {
 		c.Trees = r.Append(c.Trees, a.suite.TagSize())
 	}
@@ -224,6 +228,7 @@ func (t *Tx) publish(ctx context.Context, c *journal.Commit, roots [5]index.Root
 	if err := a.unchanged(); err != nil && !skip(noChangeCheck) {
 		return err
 	}
+	t.publishing = true
 	return a.publishPair(ctx, v)
 }
 
@@ -268,9 +273,6 @@ func (a *Archive) publishNew(ctx context.Context, v *view) error {
 			}
 		}
 	}
-	if err := journal.WriteMark(writerAt{a}, v.super); err != nil {
-		return err
-	}
 	if err := a.syncUnless(noSyncBeforeName); err != nil {
 		return err
 	}
@@ -291,6 +293,10 @@ func (a *Archive) publishNew(ctx context.Context, v *view) error {
 	}
 	a.temp = nil
 	a.cur, a.copies = v, (&journal.Copies{}).Written(v.super, 0, 1)
+	// Only now: whoever finds the mark may rely on the name as well.
+	if err := journal.WriteMark(writerAt{a}, v.super); err != nil {
+		return err
+	}
 	a.clean = true
 	return nil
 }
@@ -352,7 +358,8 @@ func (a *Archive) tidy() error {
 // in a checkpoint that they are free (C6, C7). Never skipped because an extent reads as zeros: after a
 // failed sync the cache shows what the disk may not have.
 func (a *Archive) wipeBatch(due []journal.Planned) error {
-	room := int64(wipeBatchBytes) // the stage set, which comes first, has no more
+	// The stage set, which comes first, has more only after an interrupted compaction.
+	room := max(wipeBatchBytes, totalLen(a.cur.commit.Stage))
 	for i := range due {
 		p := &due[i]
 		if room <= 0 {

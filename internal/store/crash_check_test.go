@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 
 	"lockbox/internal/format"
@@ -312,7 +314,7 @@ func (f *found) paths() (p []string) {
 // state, leave nothing deleted, and leave nothing to do for a second time. during is called at each
 // boundary.
 func (r *run) recover(sim *vfs.Sim, where string, s *state, ever bitset, during func(vfs.SimOp)) {
-	guard := r.guard(sim, where)
+	guard := r.guard(sim, func() string { return where })
 	sim.Hook = func(op vfs.SimOp) *vfs.Fault {
 		if op.Kind != vfs.OpLock {
 			guard(op)
@@ -369,7 +371,7 @@ func (r *run) idle(sim *vfs.Sim, where string) {
 }
 
 // guard returns a check of every write against the root that is current in the cache (invariant 6).
-func (r *run) guard(sim *vfs.Sim, where string) func(vfs.SimOp) {
+func (r *run) guard(sim *vfs.Sim, where func() string) func(vfs.SimOp) {
 	var allowed []format.Extent
 	known, any := false, false
 	return func(op vfs.SimOp) {
@@ -380,7 +382,7 @@ func (r *run) guard(sim *vfs.Sim, where string) func(vfs.SimOp) {
 			known = false
 			if !any && (op.Len > 512 || op.Off%format.PageSize != 0) {
 				if _, err := sim.Open(archive, false); err == nil {
-					fail(inv6, where, "%s reaches beyond a superblock copy", opName(op))
+					fail(inv6, where(), "%s reaches beyond a superblock copy", opName(op))
 				}
 			}
 			return
@@ -404,12 +406,13 @@ func (r *run) guard(sim *vfs.Sim, where string) func(vfs.SimOp) {
 				e = format.Extent{Off: x.End(), Len: e.End() - x.End()}
 			}
 		}
-		fail(inv6, where, "%s, which the root does not give up (it begins to differ at %d)", opName(op), e.Off)
+		fail(inv6, where(), "%s, which the root does not give up (it begins to differ at %d)", opName(op), e.Off)
 	}
 }
 
 // mayWrite returns what a writer may write: the extents that the current root plans to wipe or to write
-// again, as far as all four copies are past the generation that retired them, and everything past its end.
+// again, of its sets and of the free tree, as far as all four copies are past the generation that retired
+// them, and everything past its end.
 // any: there is no archive yet.
 func mayWrite(sim *vfs.Sim) (allowed []format.Extent, any bool) {
 	f, err := sim.Open(archive, false)
@@ -439,18 +442,43 @@ func mayWrite(sim *vfs.Sim) (allowed []format.Extent, any bool) {
 	if err != nil {
 		return nil, false
 	}
-	for i, j := 0, 0; i < len(m.Stage) || j < len(m.Retire); {
-		var p journal.Planned
-		if j == len(m.Retire) || i < len(m.Stage) && m.Stage[i].Off < m.Retire[j].Off {
-			p = m.Stage[i]
-			i++
-		} else {
-			p = m.Retire[j]
-			j++
-		}
+	for _, p := range append(append(m.Stage, m.Retire...), unwiped(f, m)...) {
 		if p.Generation <= least {
 			allowed = append(allowed, p.Extent)
 		}
 	}
+	slices.SortFunc(allowed, func(x, y format.Extent) int { return cmp.Compare(x.Off, y.Off) })
 	return append(allowed, format.Extent{Off: c.Current.End, Len: format.MaxLogicalEnd - c.Current.End}), false
+}
+
+// rawNodes reads nodes without checking their tags.
+type rawNodes struct{ f vfs.File }
+
+func (r rawNodes) Node(t index.Tree, ref index.Ref, level int) (*index.Node, error) {
+	b := make([]byte, ref.Len)
+	if _, err := r.f.ReadAt(b, ref.Off); err != nil {
+		return nil, err
+	}
+	return index.ParseNode(b, t, level, nullTag, ref.Off)
+}
+
+const nullTag = 16 // bytes of a tag of the null suite
+
+// unwiped returns the extents that the free tree of a root plans to wipe.
+func unwiped(f vfs.File, m *journal.Commit) (set []journal.Planned) {
+	if m.Counters.Pending == 0 {
+		return nil
+	}
+	c := format.NewCursor(m.Trees, "root record", 0)
+	var root index.Root
+	for tree := index.Entries; tree <= index.Free; tree++ {
+		root = index.DecodeRoot(c, nullTag)
+	}
+	it := index.NewIter(rawNodes{f}, index.Free, root)
+	for ok := root.Height > 0 && it.Next(); ok; ok = it.Next() {
+		if e, err := index.DecodeFree(it.Key(), it.Value()); err == nil && e.State != index.FreeWiped {
+			set = append(set, journal.Planned{Extent: e.Ext, Generation: e.Gen})
+		}
+	}
+	return set
 }

@@ -116,6 +116,7 @@ const (
 	commits fate = iota
 	rollsBack
 	conflicts // its commit fails: the tree would be impossible
+	compacts  // it compacts, and changes nothing
 )
 
 // session is what one handle does from opening to closing.
@@ -201,7 +202,7 @@ func (s *script) tx(name string, f fate, puts []put, removes []string, moves ...
 	s.settle(next)
 	l := &s.sessions[len(s.sessions)-1]
 	l.txns = append(l.txns, txn{name, puts, removes, moves, f, next})
-	if f == commits {
+	if f == commits || f == compacts {
 		s.cur = next
 	}
 }
@@ -322,6 +323,35 @@ func tall(seed uint64) *script {
 	s.tx("remove the end", commits, nil, []string{big})
 	s.session("add again")
 	s.tx("add again", commits, []put{{s.component(14), s.body(2000)}}, nil)
+	return s
+}
+
+// compacting is a script in which frames of every kind are moved, packs merged and trees written anew.
+func compacting(seed uint64) *script {
+	s := newScript(seed)
+	s.posts = [2]*body{s.body(700), s.body(300)}
+	n := func() string { return s.component(14) }
+	s.session("create").create = true
+	var large []string
+	var puts []put
+	for i := range 6 {
+		p := n()
+		large = append(large, p)
+		puts = append(puts, put{p, s.body(7000 + 900*i)}, put{n(), s.body(150 + s.r.IntN(900))})
+	}
+	s.tx("first files", commits, puts, nil)
+	s.session("more")
+	s.tx("more", commits, []put{{n(), s.body(135 << 10)}, {n(), s.text(9000)}}, nil)
+	s.session("holes")
+	s.tx("holes", commits, nil, []string{large[0], large[2], large[4]})
+	s.session("compact")
+	s.tx("compact", compacts, nil, nil)
+	s.session("compact under a reader").reader = true
+	s.tx("remove under a reader", commits, nil, []string{large[3]})
+	s.tx("compact under a reader", compacts, nil, nil)
+	s.session("compact when it has gone")
+	s.tx("compact when it has gone", compacts, nil, nil)
+	s.tx("add after", commits, []put{{n(), s.body(4000)}}, []string{large[1]})
 	return s
 }
 

@@ -19,7 +19,6 @@ type live struct {
 	sim    *vfs.Sim
 	window window
 	salt   uint64
-	handle *store.Archive // of the session, for as long as it is open
 }
 
 func (l *live) begin(next *state) { l.window.next = next }
@@ -41,29 +40,36 @@ func (l *live) open(s *session) (*store.Archive, error) {
 
 // play runs a session. failed is called when something failed that should not, before the handle is
 // closed; acked after each acknowledgement.
-func (l *live) play(s *session, acked func(), failed func(a *store.Archive, err error)) (err error) {
+func (l *live) play(s *session, acked func(), failed func(a *store.Archive, err error)) error {
 	a, err := l.open(s)
 	if err != nil {
 		return err
 	}
-	l.handle = a
-	defer func() {
-		if err != nil && failed != nil {
-			failed(a, err)
-		}
-		err = errors.Join(err, a.Close())
-		l.handle = nil
-	}()
 	for i := range s.txns {
-		if err := l.transact(a, &s.txns[i], acked); err != nil {
-			return fmt.Errorf("%s: %w", s.txns[i].name, err)
+		if err = l.transact(a, &s.txns[i], acked); err != nil {
+			err = fmt.Errorf("%s: %w", s.txns[i].name, err)
+			break
 		}
 	}
-	return nil
+	if err != nil && failed != nil {
+		failed(a, err)
+	}
+	return errors.Join(err, a.Close())
 }
 
 func (l *live) transact(a *store.Archive, t *txn, acked func()) error {
 	ctx := l.r.ctx
+	if t.fate == compacts {
+		l.begin(t.next)
+		if _, err := a.Compact(ctx, store.CompactOptions{}); err != nil {
+			return err
+		}
+		l.acknowledge()
+		if acked != nil {
+			acked()
+		}
+		return nil
+	}
 	tx, err := a.Begin(ctx)
 	if err != nil {
 		return err
@@ -138,7 +144,7 @@ func (r *run) start() *live {
 // watch makes the sweep look at every boundary.
 func (l *live) watch() {
 	r := l.r
-	guard := r.guard(l.sim, r.where)
+	guard := r.guard(l.sim, func() string { return r.where })
 	n := 0
 	l.sim.Hook = func(op vfs.SimOp) *vfs.Fault {
 		if op.Kind == vfs.OpLock {
@@ -220,7 +226,7 @@ func (r *run) posts(sim *vfs.Sim, where string, w window) {
 		}
 		next.tokens.add(b.id)
 		at := fmt.Sprintf("%s/%s", where, next.name)
-		guard := r.guard(sim, at)
+		guard := r.guard(sim, func() string { return at })
 		sim.Hook = func(op vfs.SimOp) *vfs.Fault {
 			if op.Kind != vfs.OpLock {
 				guard(op)
@@ -383,7 +389,7 @@ func (r *run) fault(from *live, s *session, n int, m *mode) bool {
 	r.where = fmt.Sprintf("seed %d, %v: session %q", r.seed, r.combo, s.name)
 	var failed *vfs.SimOp
 	count, closing, other := 0, false, false
-	guard := r.guard(l.sim, r.where)
+	guard := r.guard(l.sim, func() string { return r.where })
 	l.sim.Hook = func(op vfs.SimOp) *vfs.Fault {
 		if closing && op.Kind != vfs.OpRemove {
 			fail(inv5, r.where, "a poisoned handle did %s", opName(op))

@@ -25,7 +25,7 @@ var combos = []Combo{
 var scripts = []struct {
 	name string
 	make func(seed uint64) *script
-}{{"everyday", everyday}, {"wide", wide}, {"tall", tall}}
+}{{"everyday", everyday}, {"wide", wide}, {"tall", tall}, {"compacting", compacting}}
 
 var (
 	brief = effort{

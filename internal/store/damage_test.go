@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"slices"
+	"syscall"
 	"testing"
 
 	"lockbox/internal/format"
@@ -129,6 +130,43 @@ func TestDamageNeverReachesAReader(t *testing.T) {
 	}
 }
 
+// Adding files again mends an archive whose stored bytes have rotted: what does not verify is not shared.
+func TestAddingAgainMends(t *testing.T) {
+	w := newWorld(t, 5, Options{})
+	w.create(CreateOptions{Level: frames.LevelDefault})
+	r := rand.New(rand.NewPCG(1, 1))
+	files := map[string][]byte{"a": textBytes(r, 3000), "b": textBytes(r, 2500), "raw": randomBytes(r, 300<<10)}
+	w.change(func(tx *Tx) { w.add(tx, files) })
+	a, err := Open(ctx, name, w.opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var at []int64
+	for n := uint64(1); n < a.cur.commit.Counters.NextFrame; n++ {
+		f, err := a.frame(a.cur, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at = append(at, f.storedOff(16)+10)
+	}
+	a.Close()
+	f, err := w.mem.Open(name, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, off := range at {
+		if _, err := f.WriteAt([]byte{1, 2, 3}, off); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.Close()
+	if _, failed := readAll(w.opt, w.model); failed == nil {
+		t.Fatal("the damage is not noticed")
+	}
+	w.change(func(tx *Tx) { w.add(tx, files) })
+	w.check()
+}
+
 func TestOpenErrors(t *testing.T) {
 	w := smallWorld(t)
 	good := w.mem.Bytes(name)
@@ -218,4 +256,41 @@ func FuzzOpen(f *testing.F) {
 		}
 		_ = a.Close()
 	})
+}
+
+// A full disk: the command fails, the archive is as it was and no larger, and smaller changes still work.
+func TestFullDisk(t *testing.T) {
+	w := newWorld(t, 5, Options{Jobs: 1})
+	w.create(CreateOptions{Level: frames.LevelDefault})
+	r := rand.New(rand.NewPCG(1, 1))
+	w.change(func(tx *Tx) { w.add(tx, map[string][]byte{"a": textBytes(r, 3000)}) })
+	size := len(w.mem.Bytes(name))
+	w.mem.Limit = int64(size) + 200<<10
+	a, err := OpenWrite(ctx, name, w.opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := a.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = tx.Add(ctx, slices.Values([]Source{fileSource("big", randomBytes(r, 2<<20))}), nil)
+	if err == nil {
+		_, err = tx.Commit(ctx)
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("%v", err)
+	}
+	if _, err := a.Begin(ctx); err == nil {
+		t.Fatal("the handle goes on after a failed write")
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(w.mem.Bytes(name)); n > size {
+		t.Errorf("the failed change left the file at %d bytes, it had %d", n, size)
+	}
+	w.check()
+	w.change(func(tx *Tx) { w.add(tx, map[string][]byte{"small": textBytes(r, 3000)}) })
+	w.check()
 }

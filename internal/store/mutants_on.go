@@ -23,7 +23,7 @@ var mutantNames = [mutants]string{
 	noScrub: "NoScrub", noRecoveryWipe: "NoRecoveryWipe", oneSyncInRecovery: "OneSyncInRecovery",
 	goodCopyFirstInRecovery: "GoodCopyFirstInRecovery", noWipeBeforeTruncate: "NoWipeBeforeTruncate",
 	noSyncBeforeTruncate: "NoSyncBeforeTruncate", noSyncAfterTruncate: "NoSyncAfterTruncate",
-	sizeNotChecked: "SizeNotChecked",
+	sizeNotChecked: "SizeNotChecked", noNameSyncInRecovery: "NoNameSyncInRecovery",
 }
 
 // MutantNames lists the barriers that SetMutant can leave out.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path/filepath"
 
 	"lockbox/internal/format"
 	"lockbox/internal/index"
@@ -64,7 +65,7 @@ func (a *Archive) openWrite(ctx context.Context) error {
 		a.dirty = len(a.cur.commit.Retire) > 0 || a.cur.commit.Counters.Pending > 0
 		return nil
 	}
-	return a.recover()
+	return a.recover(ctx)
 }
 
 func (a *Archive) lockWriter(ctx context.Context) error {
@@ -92,6 +93,7 @@ func Create(ctx context.Context, name string, o Options, c CreateOptions) (*Arch
 	if err != nil {
 		return nil, err
 	}
+	o.Reproducible = c.Reproducible
 	a := newArchive(name, temp, o)
 	a.writer, a.temp = true, temp
 	if err := a.initialise(ctx, c); err != nil {
@@ -122,13 +124,16 @@ func (a *Archive) initialise(ctx context.Context, c CreateOptions) error {
 // recover repairs an archive whose last writer did not close in order (R1 to R5): it verifies everything
 // that the newest root names, makes that root durable in every copy, and wipes what an unfinished
 // transaction may have written. It changes no state and can be repeated.
-func (a *Archive) recover() error {
+func (a *Archive) recover(ctx context.Context) error {
 	// R1: what another process left in the page cache is not yet on the disk.
 	if err := a.syncUnless(noRecoverySync); err != nil {
 		return err
 	}
+	if err := a.syncName(); err != nil {
+		return err
+	}
 	// R2: nothing is overwritten before all of the metadata and the ownership map are known to be sound.
-	if err := a.checkAll(); err != nil {
+	if err := a.checkAll(ctx); err != nil {
 		return fmt.Errorf("the archive was not closed in order and cannot be repaired: %w", err)
 	}
 	// R3: the pair that holds the root first, bad copies before good ones, each synced by itself, so that
@@ -189,6 +194,26 @@ func (a *Archive) recover() error {
 	return nil
 }
 
+// syncName makes the archive's name durable: whoever created it may have been killed before that. Where
+// the directory may not be read, it cannot be synced, and nothing is known of its creator.
+func (a *Archive) syncName() error {
+	if skip(noNameSyncInRecovery) {
+		return nil
+	}
+	name := a.name
+	if target, err := filepath.EvalSymlinks(name); err == nil {
+		name = target
+	}
+	err := a.opt.FS.SyncDir(filepath.Dir(name))
+	if errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	if err != nil {
+		return a.poisoned(err)
+	}
+	return nil
+}
+
 // wipeable returns the extents of the stage and the retire set that no reader needs.
 func (a *Archive) wipeable() (due []journal.Planned, err error) {
 	for _, set := range [][]journal.Planned{a.cur.commit.Retire, a.cur.commit.Stage} {
@@ -207,7 +232,7 @@ func (a *Archive) wipeable() (due []journal.Planned, err error) {
 
 // checkAll verifies every node and record of the current root and that every byte of the archive has
 // exactly one owner.
-func (a *Archive) checkAll() error {
+func (a *Archive) checkAll(ctx context.Context) error {
 	v := a.cur
 	var own index.Ownership
 	own.Add(v.super.CommitExtent(), index.OwnerCommit, 0)
@@ -220,6 +245,9 @@ func (a *Archive) checkAll() error {
 	for tree := index.Entries; tree <= index.Free; tree++ {
 		err := index.Walk(a, tree, v.tree(tree), func(level int, ref index.Ref, n *index.Node, _, _ []byte) error {
 			own.Add(format.Extent{Off: ref.Off, Len: format.AlignUp(int64(ref.Len), a.sector)}, index.OwnerNode, uint64(tree))
+			if err := ctx.Err(); err != nil {
+				return err
+			}
 			if err := n.Check(); err != nil || level > 0 {
 				return err
 			}

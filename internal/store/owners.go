@@ -59,42 +59,57 @@ func (a *Archive) nodeUnowned(v *view, p *journal.Planned, owned func(string) er
 	if err := a.pread(b, p.Off, "planned extent"); err != nil {
 		return err
 	}
-	key, level, ok := firstKey(b, tree, a.suite.TagSize())
-	if !ok || level >= int(root.Height) {
+	n, ok := nodeAt(b, tree, a.suite.TagSize())
+	if !ok || n.Level() >= int(root.Height) {
 		return nil
 	}
-	ref, err := a.findNode(tree, root, key, level)
+	key, err := a.firstKey(n)
+	if err != nil {
+		// Its first leaf is gone or damaged: ask who owns the extent instead of what once stood in it.
+		m, err := a.ownershipOnce(v)
+		if err == nil && m.overlaps(p.Extent) {
+			err = owned("the tree " + tree.String())
+		}
+		return err
+	}
+	ref, err := a.findNode(tree, root, key, n.Level())
 	if err == nil && ref.Off == p.Off {
 		err = owned("the tree " + tree.String())
 	}
 	return err
 }
 
-// firstKey returns the first key and the level of the node at the start of b, or false when no node of
-// the tree is there.
-func firstKey(b []byte, tree index.Tree, tagSize int) (key []byte, level int, ok bool) {
+// nodeAt returns the node at the start of b, or false when no node of the tree is there.
+func nodeAt(b []byte, tree index.Tree, tagSize int) (*index.Node, bool) {
 	if len(b) < 8 {
-		return nil, 0, false
+		return nil, false
 	}
 	size := int64(binary.LittleEndian.Uint32(b[4:])) + 4*((int64(binary.LittleEndian.Uint16(b[2:]))+15)/16)
 	if size > int64(len(b)) {
-		return nil, 0, false
+		return nil, false
 	}
-	level = int(b[1])
-	n, err := index.ParseNode(b[:size], tree, level, tagSize, -1)
-	if err != nil {
-		return nil, 0, false
+	n, err := index.ParseNode(b[:size], tree, int(b[1]), tagSize, -1)
+	return n, err == nil
+}
+
+// firstKey returns the first key below a node: that of its first leaf.
+func (a *Archive) firstKey(n *index.Node) ([]byte, error) {
+	for {
+		s := n.Scan()
+		if !s.Next() {
+			return nil, s.Err()
+		}
+		if n.Level() == 0 {
+			return bytes.Clone(s.Key()), nil
+		}
+		ref, err := s.Ref()
+		if err != nil {
+			return nil, err
+		}
+		if n, err = a.Node(n.Tree(), ref, n.Level()-1); err != nil {
+			return nil, err
+		}
 	}
-	// A branch's first item has no key of its own; its second leads to it or to its right neighbour, and
-	// then the branch between the two cannot be missed: both are looked at by the caller's comparison.
-	s := n.Scan()
-	if !s.Next() {
-		return nil, 0, false
-	}
-	if level > 0 && !s.Next() {
-		return nil, 0, false
-	}
-	return bytes.Clone(s.Key()), level, true
 }
 
 // findNode descends to the node at a level that is responsible for key.
@@ -123,8 +138,9 @@ func (a *Archive) findNode(tree index.Tree, root index.Root, key []byte, level i
 
 // extentMap is who owns what in one generation: frames and nodes, by offset.
 type extentMap struct {
-	of   *view
-	exts []format.Extent
+	of    *view
+	exts  []format.Extent
+	bytes int64 // of nodes
 }
 
 func (m *extentMap) overlaps(e format.Extent) bool {
@@ -163,7 +179,12 @@ func (a *Archive) ownershipOnce(v *view) (*extentMap, error) {
 }
 
 func (a *Archive) mapNodes(m *extentMap, tree index.Tree, ref index.Ref, level int) error {
-	m.exts = append(m.exts, format.Extent{Off: ref.Off, Len: format.AlignUp(int64(ref.Len), a.sector)})
+	e := format.Extent{Off: ref.Off, Len: format.AlignUp(int64(ref.Len), a.sector)}
+	m.exts = append(m.exts, e)
+	// Nodes that are named again and again would have no end; in an archive they all fit.
+	if m.bytes += e.Len; m.bytes > m.of.super.End {
+		return format.Corrupt("tree "+tree.String(), ref.Off, "its nodes are more than the archive holds")
+	}
 	if level == 0 {
 		return nil
 	}

@@ -70,7 +70,21 @@ func (a *Archive) content(v *view, number uint64) (index.Content, error) {
 	if !ok {
 		return index.Content{}, format.Corrupt("contents tree", -1, "content %d is missing", number)
 	}
-	return index.DecodeContent(value)
+	c, err := index.DecodeContent(value)
+	if err == nil {
+		err = v.plausible(&c)
+	}
+	return c, err
+}
+
+// plausible refuses a content whose runs claim more frames than the archive has.
+func (v *view) plausible(c *index.Content) error {
+	for i := range c.Runs {
+		if r := &c.Runs[i]; r.Frames() > v.tree(index.Frames).Count || r.Frame+r.Frames() > v.commit.Counters.NextFrame {
+			return format.Corrupt("content", -1, "a run of %d frames from frame %d on, which the archive does not have", r.Frames(), r.Frame)
+		}
+	}
+	return nil
 }
 
 // frameRef is a frame as reading needs it: its info and where its stored bytes stand.
@@ -92,10 +106,10 @@ func toRef(number uint64, r *index.Frame) frameRef {
 
 func (a *Archive) checkRef(f *frameRef) error {
 	if what := f.Valid(); what != "" {
-		return format.Corrupt("frame record", -1, "frame %d: %s", f.Number, what)
+		return format.Corrupt(fmt.Sprintf("frame %d", f.Number), f.ext.Off, "%s", what)
 	}
 	if f.Used(a.suite.TagSize()) > f.ext.Len {
-		return format.Corrupt("frame record", -1, "frame %d: extent too short", f.Number)
+		return format.Corrupt(fmt.Sprintf("frame %d", f.Number), f.ext.Off, "extent too short")
 	}
 	return nil
 }
@@ -129,6 +143,26 @@ func (a *Archive) decodeFrame(f *frameRef, stored, dst []byte) error {
 		a.stats.FramesDecoded.Add(1)
 	}
 	return c.Decode(dst)
+}
+
+// checkFrame reads a frame's stored bytes and verifies them, without decoding.
+func (a *Archive) checkFrame(f *frameRef) error {
+	t := a.suite.TagSize()
+	buf := getBuf(int(f.Stored) + f.TableSize(t))
+	defer putBuf(buf)
+	if err := a.pread(*buf, f.storedOff(t), "frame"); err != nil {
+		return err
+	}
+	a.stats.BlocksVerified.Add(uint64(f.Blocks()))
+	if f.BlockShift == 0 {
+		_, err := frames.Check(a.suite, a.id, &f.Info, *buf)
+		return err
+	}
+	table, err := frames.CheckTable(a.suite, a.id, &f.Info, (*buf)[f.Stored:])
+	if err != nil {
+		return err
+	}
+	return table.Open(0, (*buf)[:f.Stored])
 }
 
 // plainFrame returns the decoded bytes of a frame with one tag, shared through the cache.

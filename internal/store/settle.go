@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/binary"
 	"iter"
 	"maps"
@@ -16,7 +17,7 @@ import (
 
 // settle brings the frames to their final state: contents that nothing references leave their packs (the
 // survivors move to new ones), their own frames are given up, and the packs still open are written.
-func (t *Tx) settle() error {
+func (t *Tx) settle(ctx context.Context) error {
 	if err := t.drain(); err != nil {
 		return err
 	}
@@ -24,6 +25,9 @@ func (t *Tx) settle() error {
 	dead := func(frame uint64, unit, size int64) error {
 		if unit != 0 {
 			for k := uint64(0); k < uint64((size+unit-1)/unit); k++ {
+				if _, err := t.frameRecord(frame + k); err != nil {
+					return err // before a number that no frame bears is noted
+				}
 				t.gone[frame+k] = true
 			}
 			return nil
@@ -72,6 +76,9 @@ func (t *Tx) settle() error {
 		}
 	}
 	for _, number := range slices.Sorted(maps.Keys(packs)) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		if err := t.repack(number, packs[number]); err != nil {
 			return err
 		}
@@ -175,12 +182,18 @@ func (t *Tx) dropDead(p *pack) error {
 
 // trees applies the transaction to the four trees that hold the archive's content and returns the new
 // roots and counters. The free tree comes later: it depends on what these supersede.
-func (t *Tx) trees() (roots [5]index.Root, k journal.Counters, err error) {
+func (t *Tx) trees(ctx context.Context) (roots [5]index.Root, k journal.Counters, err error) {
 	roots = t.base.roots
 	k = t.base.commit.Counters
 	tag := t.a.suite.TagSize()
 	apply := func(tree index.Tree, ops iter.Seq[index.Op]) {
-		if err == nil {
+		switch {
+		case err != nil:
+		case ctx.Err() != nil:
+			err = ctx.Err()
+		case t.compact != nil && t.compact.rebuild:
+			roots[tree-1], err = t.rebuildTree(tree, roots[tree-1], ops)
+		default:
 			roots[tree-1], err = index.Apply(t.a, t, tree, roots[tree-1], tag, nodeSize, ops)
 		}
 	}
@@ -292,6 +305,19 @@ func (t *Tx) contentOps(k *journal.Counters) (contents, digests iter.Seq[index.O
 // frameOps returns the changes of the frames tree, and puts the extents of what it drops on the lists.
 func (t *Tx) frameOps(k *journal.Counters) (iter.Seq[index.Op], error) {
 	var dropped []uint64
+	moved := map[uint64]*index.Frame{}
+	if t.compact != nil {
+		for n, ext := range t.compact.moves {
+			rec, err := t.frameRecord(n)
+			if err != nil {
+				return nil, err
+			}
+			t.retired = append(t.retired, journal.Planned{Extent: rec.Ext, Generation: t.gen, Kind: journal.OwnerFrame, Owner: n})
+			rec.Ext = ext
+			moved[n] = rec
+			dropped = append(dropped, n)
+		}
+	}
 	for _, n := range slices.Sorted(maps.Keys(t.gone)) {
 		rec, err := t.frameRecord(n)
 		if err != nil {
@@ -314,9 +340,14 @@ func (t *Tx) frameOps(k *journal.Counters) (iter.Seq[index.Op], error) {
 			k.FrameBytes += uint64(t.frames[i].Ext.Len)
 		}
 	}
+	slices.Sort(dropped)
 	return func(yield func(index.Op) bool) {
 		for _, n := range dropped {
-			if !yield(index.Op{Key: index.AppendNumKey(nil, n), Delete: true}) {
+			op := index.Op{Key: index.AppendNumKey(nil, n), Delete: true}
+			if rec := moved[n]; rec != nil {
+				op.Value, op.Delete = index.AppendFrame(nil, rec, t.a.suite.TagSize(), t.a.sector), false
+			}
+			if !yield(op) {
 				return
 			}
 		}
@@ -345,6 +376,9 @@ const (
 // sets decides what becomes of the extents that the new root does not use: the stage set, the retire set,
 // and the changes of the free tree.
 func (t *Tx) sets() (retire []journal.Planned, edits *freeEdits, err error) {
+	if t.compact != nil {
+		return t.compactSets()
+	}
 	stage := append(t.space.held, t.unused...)
 	t.unused = nil
 	retire = append(retire, t.base.commit.Retire...)

@@ -16,6 +16,10 @@ type space struct {
 	held   []journal.Planned // stage extents that may not be written yet
 	end    int64
 	taken  []format.Extent // of the usable ones, what was given out
+
+	// Only a compaction sets these: it takes the lowest place instead of the tightest, keeps the usable
+	// extents before floor for frames, and breaks that rule before it lets the archive grow beyond limit.
+	floor, limit int64
 }
 
 // alloc returns an extent of n bytes, a multiple of the sector size: from the shortest usable one that is
@@ -23,10 +27,16 @@ type space struct {
 // is used up whole, so that the number of extents stays as it is.
 func (s *space) alloc(n int64, keep bool) format.Extent {
 	best := -1
-	for i := range s.usable {
-		l := s.usable[i].Len
-		if l >= n && !(keep && l == n) && (best < 0 || l < s.usable[best].Len) {
-			best = i
+	if s.limit > 0 {
+		if best = s.lowest(n, keep, s.floor); best < 0 && s.end+n > s.limit {
+			best = s.lowest(n, keep, 0)
+		}
+	} else {
+		for i := range s.usable {
+			l := s.usable[i].Len
+			if l >= n && !(keep && l == n) && (best < 0 || l < s.usable[best].Len) {
+				best = i
+			}
 		}
 	}
 	if best >= 0 {
@@ -43,6 +53,45 @@ func (s *space) alloc(n int64, keep bool) format.Extent {
 	e := format.Extent{Off: s.end, Len: n}
 	s.end += n
 	return e
+}
+
+// lowest returns the index of the first usable extent from floor on that has room for n bytes, or -1.
+func (s *space) lowest(n int64, keep bool, floor int64) int {
+	for i := range s.usable {
+		p := &s.usable[i]
+		if p.Off >= floor && p.Len >= n && !(keep && p.Len == n) {
+			return i
+		}
+	}
+	return -1
+}
+
+// take gives out exactly e, which lies in one usable extent.
+func (s *space) take(e format.Extent) {
+	s.split(e.Off)
+	s.split(e.End())
+	i := s.find(e.Off)
+	s.usable = slices.Delete(s.usable, i, i+1)
+	s.taken = append(s.taken, e)
+}
+
+// split divides the usable extent that off lies in.
+func (s *space) split(off int64) {
+	i := s.find(off)
+	if i == len(s.usable) || s.usable[i].Off >= off {
+		return
+	}
+	rest := s.usable[i]
+	rest.Len = rest.End() - off
+	rest.Off = off
+	s.usable[i].Len -= rest.Len
+	s.usable = slices.Insert(s.usable, i+1, rest)
+}
+
+// find returns the index of the first usable extent that ends after off.
+func (s *space) find(off int64) int {
+	i, _ := slices.BinarySearchFunc(s.usable, off, func(p journal.Planned, off int64) int { return cmp.Compare(p.End(), off+1) })
+	return i
 }
 
 // stage is the next root's stage set: what is left, whether it could be written now or not.

@@ -8,10 +8,8 @@ import (
 	"io"
 	"io/fs"
 	"slices"
-	"time"
 
 	"lockbox/internal/format"
-	"lockbox/internal/frames"
 	"lockbox/internal/index"
 	"lockbox/internal/journal"
 	"lockbox/internal/pathsafe"
@@ -21,15 +19,16 @@ import (
 // Tx is a transaction. Nothing of it is visible, to this handle either, before Commit returns. It is
 // for one goroutine.
 type Tx struct {
-	a       *Archive
-	base    *view
-	gen     uint64 // of the root it will publish
-	attempt format.ID
-	space   space
-	out     writeBuffer
-	nodeSeq uint32
-	done    bool
-	err     error // the first failure; the transaction can only be rolled back
+	a          *Archive
+	base       *view
+	gen        uint64 // of the root it will publish
+	attempt    format.ID
+	space      space
+	out        writeBuffer
+	nodeSeq    uint32
+	done       bool
+	publishing bool  // a superblock copy may have been written
+	err        error // the first failure; the transaction can only be rolled back
 
 	entries entryOps
 	moved   bool // an existing entry was removed, replaced or renamed: what is superseded held deleted things
@@ -38,6 +37,7 @@ type Tx struct {
 	fresh        []newContent
 	changed      map[uint64]*index.Content // committed contents with other references or runs
 	dupes        map[uint64]uint64         // digest prefix → content of this transaction
+	sound        map[uint64]bool           // committed frames looked at before sharing: do they verify
 	sizes        map[int64]bool            // sizes of this transaction's large contents
 
 	firstFrame uint64
@@ -50,6 +50,7 @@ type Tx struct {
 
 	retired []journal.Planned // extents of the base generation that this one supersedes
 	unused  []journal.Planned // extents written in this transaction and dropped again
+	compact *rearrangement    // nil but in a compaction's transactions
 	sum     Summary
 	nodes   int64 // change of the bytes in nodes' extents
 }
@@ -61,6 +62,7 @@ type Summary struct {
 	Added, Replaced, Removed int   // entries
 	PlainBytes               int64 // read from sources
 	StoredBytes              int64 // written as frames, stored lengths
+	SharedBytes              int64 // of contents that removed entries had and other entries still have
 }
 
 // newContent is a content of this transaction; compact, for a transaction may have millions.
@@ -176,7 +178,7 @@ func (a *Archive) begin() (*Tx, error) {
 	k := &v.commit.Counters
 	t := &Tx{a: a, base: v, gen: v.super.Generation + 1, out: writeBuffer{a: a},
 		firstContent: k.NextContent, firstFrame: k.NextFrame, nextFrame: k.NextFrame,
-		changed: map[uint64]*index.Content{}, dupes: map[uint64]uint64{}, sizes: map[int64]bool{}, gone: map[uint64]bool{},
+		changed: map[uint64]*index.Content{}, dupes: map[uint64]uint64{}, sizes: map[int64]bool{}, sound: map[uint64]bool{}, gone: map[uint64]bool{},
 	}
 	if t.gen > maxGen {
 		return nil, format.Corrupt("superblock", 0, "generation %d is out of range", t.gen)
@@ -324,10 +326,20 @@ func (t *Tx) rollback() error {
 	t.done = true
 	t.a.tx = nil
 	t.stopPipe()
-	if t.a.temp != nil || t.a.poison != nil {
-		return nil // the file has no name yet, or recovery will wipe it
+	a := t.a
+	switch {
+	case a.temp != nil:
+		return nil // the file has no name yet
+	case a.poison == nil:
+		return a.scrub(t)
+	case !t.publishing:
+		// No copy names what lies past the end, so a disk that is full gets its space back at once; the next
+		// writer's recovery does the rest. Nothing depends on whether this succeeds.
+		if size, err := a.f.Size(); err == nil && size > a.cur.super.End {
+			_ = a.f.Truncate(a.cur.super.End)
+		}
 	}
-	return t.a.scrub(t)
+	return nil
 }
 
 // Write implements index.Sink: it seals a node and stores it.
@@ -386,6 +398,7 @@ func (t *Tx) sortEntries() error {
 	}
 	e.ops = kept
 	root := t.base.tree(index.Entries)
+	released := map[uint64]bool{} // contents of removed entries
 	kept = e.ops[:0]
 	for _, o := range e.ops {
 		var old []byte
@@ -420,6 +433,9 @@ func (t *Tx) sortEntries() error {
 				t.sum.Replaced++
 			} else {
 				t.sum.Removed++
+				if en.Content != 0 {
+					released[en.Content] = true
+				}
 			}
 		case o.vlen < 0:
 			continue // put and removed in this transaction
@@ -429,6 +445,11 @@ func (t *Tx) sortEntries() error {
 		kept = append(kept, o)
 	}
 	e.ops = kept
+	for n := range released {
+		if c := t.changed[n]; c.Refs > 0 {
+			t.sum.SharedBytes += c.Size
+		}
+	}
 	return t.checkTree()
 }
 
@@ -512,13 +533,3 @@ func conflict(key []byte) error {
 }
 
 var _ index.Sink = (*Tx)(nil)
-
-// stageTime measures a stage of the transaction.
-func (t *Tx) timed(d interface{ Add(int64) int64 }, fn func() error) error {
-	start := time.Now()
-	err := fn()
-	d.Add(int64(time.Since(start)))
-	return err
-}
-
-var _ = frames.NoPack

@@ -343,3 +343,31 @@ func TestWipeInBatches(t *testing.T) {
 	}
 	w.check()
 }
+
+// What entries that stay share with removed ones is said in the summary.
+func TestRemovingSharedContents(t *testing.T) {
+	w := newWorld(t, 1, Options{Jobs: 1})
+	w.create(CreateOptions{Level: frames.LevelDefault})
+	same := bytes.Repeat([]byte("s"), 1000)
+	w.change(func(tx *Tx) {
+		w.add(tx, map[string][]byte{"a": same, "b": same, "c": same, "d": []byte("only here"), "e": {}})
+	})
+	remove := func(want int64, paths ...string) {
+		t.Helper()
+		s := w.change(func(tx *Tx) {
+			for _, p := range paths {
+				if err := tx.Remove(mustPath(p)); err != nil {
+					t.Fatal(err)
+				}
+				delete(w.model, p)
+			}
+		})
+		if s.SharedBytes != want {
+			t.Errorf("removing %v: %d bytes are shared, want %d", paths, s.SharedBytes, want)
+		}
+		w.check()
+	}
+	remove(0, "d", "e")
+	remove(1000, "a")
+	remove(0, "b", "c")
+}

@@ -69,7 +69,21 @@ func systems(t *testing.T, test func(t *testing.T, s system)) {
 			return names
 		}}
 	}
-	makers := map[string]func(t *testing.T) system{"os": onDisk(OS()), "mem": inMemory}
+	simulated := func(sector int, named bool) func(t *testing.T) system {
+		return func(t *testing.T) system {
+			s := NewSim(sector)
+			s.NamedTemps = named
+			return system{s, "d", func() []string {
+				var names []string
+				for _, n := range s.Names() {
+					names = append(names, strings.TrimPrefix(n, "d/"))
+				}
+				return names
+			}}
+		}
+	}
+	makers := map[string]func(t *testing.T) system{"os": onDisk(OS()), "mem": inMemory,
+		"sim": simulated(512, false), "sim with named temps": simulated(4096, true)}
 	for name, inner := range osVariants {
 		makers[name] = onDisk(inner)
 	}

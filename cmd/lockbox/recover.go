@@ -1,0 +1,324 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"lockbox/internal/format"
+	"lockbox/internal/pathsafe"
+	salvage "lockbox/internal/recover"
+	"lockbox/internal/store"
+	"lockbox/internal/vfs"
+)
+
+// recoverOptions is a command line of recover.
+type recoverOptions struct {
+	archive, output string
+	dryRun          bool
+}
+
+func (o *recoverOptions) register(f *pflag.FlagSet) {
+	f.StringVarP(&o.output, "output", "o", "", "the archive to make; it must not exist")
+	f.BoolVar(&o.dryRun, "dry-run", false, "say what can be recovered, and write nothing")
+}
+
+func (o *recoverOptions) validate(rest []string) error {
+	switch {
+	case len(rest) > 0:
+		return usagef("recover takes one archive; %s was given as well (-o names the new one)", quoted(rest[0]))
+	case o.dryRun && o.output != "":
+		return usagef("--dry-run writes nothing, so -o cannot be used with it")
+	case o.dryRun:
+		return nil
+	case o.output == "":
+		return &failure{code: exitUsage, err: errors.New("the new archive is missing"), hint: "name it with -o, or see with --dry-run what can be recovered"}
+	}
+	return checkArchiveName(o.output)
+}
+
+func newRecoverCommand(a *app) *cobra.Command {
+	var opt recoverOptions
+	cmd := &cobra.Command{
+		Use:   "recover ARCHIVE -o NEW [FLAG...]",
+		Short: "save what is left of a damaged archive into a new one",
+		Long: `Save what is left of a damaged archive into a new one, made with the same options.
+The damaged archive is only read. Every byte that is carried over is verified; an
+entry is carried over whole or not at all, and each one that is not is named with
+the reason, a large file with the ranges that are intact.
+
+Contents whose names are lost go to lost+found/content-N. Where the records that
+could tell are lost, too, that may be something that was deleted, and it is said to be.
+When the newest state cannot be read, an older one is used and called that.
+
+The exit code is 0 only when nothing is missing from the newest state, else 15.`,
+		Example: `  lockbox recover damaged.lbx --dry-run
+  lockbox recover damaged.lbx -o saved.lbx
+  lockbox recover damaged.lbx -o saved.lbx --json > report.json`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			archive, rest, err := archiveOperand(args)
+			if err != nil {
+				return err
+			}
+			opt.archive = archive
+			if err := opt.validate(rest); err != nil {
+				return err
+			}
+			return a.recover(cmd.Context(), opt)
+		},
+	}
+	opt.register(cmd.Flags())
+	return cmd
+}
+
+// salvager is one run of recover.
+type salvager struct {
+	a     *app
+	opt   recoverOptions
+	ar    *store.Archive // the new archive; nil in a dry run, and until it is known how it is to be made
+	tx    *store.Tx
+	line  object
+	shown int    // losses that people were told of
+	more  uint64 // and those that they were not
+}
+
+func (a *app) recover(ctx context.Context, opt recoverOptions) error {
+	if opt.dryRun {
+		defer leaveWhenStuck(ctx)()
+	}
+	f, err := vfs.OS().Open(opt.archive, false)
+	if err != nil {
+		return a.openFailure(opt.archive, err)
+	}
+	defer f.Close()
+	// When the archive can be opened at all, that keeps a writer from wiping what is being read.
+	so := a.storeOptions()
+	so.ExpectRoot = nil
+	held, openErr := store.Open(ctx, opt.archive, so)
+	if openErr == nil {
+		defer held.Close()
+	}
+	r := &salvager{a: a, opt: opt}
+	rep, err := r.run(ctx, f)
+	if err == nil && openErr == nil {
+		if err = held.Recheck(); err != nil {
+			err = fmt.Errorf("reading %s: %w", quoted(opt.archive), err)
+		}
+	}
+	sum, err := r.finish(ctx, rep, err)
+	if err != nil {
+		return r.failure(err)
+	}
+	if err := r.report(rep, sum); err != nil {
+		return err
+	}
+	return r.verdict(rep)
+}
+
+func (r *salvager) run(ctx context.Context, f vfs.File) (salvage.Report, error) {
+	a := r.a
+	o := salvage.Options{Jobs: a.jobs(), ExpectRoot: a.g.expectRoot.digest, Found: r.found, Lost: r.lost, Note: r.note}
+	if !r.opt.dryRun {
+		// A name that is taken is found before anything is read, however long that may take.
+		o.Create = func(c store.CreateOptions) (salvage.Sink, error) { return r.create(ctx, c) }
+		if err := r.free(); err != nil {
+			return salvage.Report{}, err
+		}
+	}
+	a.startProgress("recovering", -1)
+	defer a.endProgress()
+	o.Progress = a.bar.set
+	return salvage.Run(ctx, f, o)
+}
+
+// free refuses a new archive whose name is taken.
+func (r *salvager) free() error {
+	so := r.a.storeOptions()
+	so.ExpectRoot = nil
+	ar, err := store.Create(context.Background(), r.opt.output, so, store.CreateOptions{})
+	if err != nil {
+		return createFailure(r.opt.output, err)
+	}
+	return ar.Close() // without a commit nothing is left of it
+}
+
+func (r *salvager) create(ctx context.Context, c store.CreateOptions) (salvage.Sink, error) {
+	so := r.a.storeOptions()
+	so.ExpectRoot = nil
+	ar, err := r.a.openCreate(ctx, r.opt.output, so, c)
+	if err != nil {
+		return nil, err
+	}
+	r.ar = ar
+	if r.tx, err = ar.Begin(ctx); err != nil {
+		return nil, err
+	}
+	return r.tx, nil
+}
+
+// finish commits what was recovered. Where that is nothing, no archive is made, except of an empty one.
+func (r *salvager) finish(ctx context.Context, rep salvage.Report, err error) (sum store.Summary, _ error) {
+	if r.ar == nil {
+		return sum, err
+	}
+	if err == nil && rep.Recovered+rep.Found == 0 && !rep.Complete {
+		r.a.meter.take(r.ar)
+		return sum, r.ar.Close()
+	}
+	if err == nil {
+		sum, err = r.tx.Commit(ctx)
+	}
+	if err != nil && r.tx != nil {
+		err = errors.Join(err, r.tx.Rollback())
+	}
+	return sum, r.a.closeWrite(r.ar, r.opt.output, &sum, err)
+}
+
+func (r *salvager) failure(err error) error {
+	a, name := r.a, r.opt.archive
+	switch {
+	case errors.Is(err, context.Canceled), hasWords(err):
+		return err
+	case errors.Is(err, format.ErrCorrupt):
+		return &failure{code: exitDamaged, err: fmt.Errorf("nothing can be recovered from %s: %w", quoted(name), err)}
+	case errors.Is(err, format.ErrNotLockbox), errors.Is(err, format.ErrVersion):
+		return a.openFailure(name, err)
+	case errors.Is(err, format.ErrAuth):
+		return &failure{code: exitAuth, err: fmt.Errorf("%s was not recovered: %w", quoted(name), err)}
+	}
+	return fmt.Errorf("recovering %s failed, no new archive was made: %w", quoted(name), withoutPath(err))
+}
+
+func (r *salvager) note(text string) { r.a.say.Warnf("%s: %s", quoted(r.opt.archive), text) }
+
+func (r *salvager) found(i salvage.Item) {
+	a := r.a
+	if a.g.json {
+		o := r.line.begin().bytes("path", i.Path.String()).str("status", i.Status).str("type", i.Kind.String()).int("bytes", i.Bytes)
+		if i.Content != 0 {
+			o.uint("content", i.Content)
+		}
+		if i.Reason != "" {
+			o.str("reason", i.Reason)
+		}
+		_, _ = a.out.Write(o.line()) // report returns the error
+		return
+	}
+	if i.Status == salvage.StatusFound && !a.g.quiet {
+		_, _ = fmt.Fprintf(a.out, "found %s: %s, %s\n", quoted(i.Path.String()), humanBytes(i.Bytes), i.Reason)
+	}
+}
+
+// rangesShown is how many intact ranges of a file people are told of.
+const rangesShown = 4
+
+func (r *salvager) lost(l salvage.Loss) {
+	a := r.a
+	if a.g.json {
+		o := r.line.begin()
+		if l.Path != "" {
+			o.bytes("path", l.Path)
+		} else {
+			o.null("path")
+		}
+		o.str("status", l.Status).str("reason", l.Reason).int("size", l.Size)
+		if l.Content != 0 {
+			o.uint("content", l.Content)
+		}
+		if len(l.Intact) > 0 {
+			o.key("intact")
+			for i, x := range l.Intact {
+				o.b = append(o.b, "[,"[min(i, 1)], '[')
+				o.b = append(strconv.AppendInt(o.b, x.From, 10), ',')
+				o.b = append(strconv.AppendInt(o.b, x.To, 10), ']')
+			}
+			o.b = append(o.b, ']')
+		}
+		_, _ = a.out.Write(o.line()) // report returns the error
+		return
+	}
+	if r.shown++; r.shown > findingsShown {
+		r.more++
+		return
+	}
+	what := "lost: "
+	if l.Path != "" {
+		what += quoted(l.Path) + ": "
+	}
+	what += l.Reason
+	for i, x := range l.Intact {
+		switch {
+		case i == rangesShown:
+			what += fmt.Sprintf(" and %s more", comma(uint64(len(l.Intact)-i)))
+		case i > rangesShown:
+		case i == 0:
+			what += fmt.Sprintf("; intact are bytes %d to %d", x.From, x.To-1)
+		default:
+			what += fmt.Sprintf(", %d to %d", x.From, x.To-1)
+		}
+	}
+	if l.Status == salvage.StatusPartial && len(l.Intact) > 0 {
+		what += fmt.Sprintf(" of %d", l.Size)
+	}
+	a.say.Errorf("%s", what)
+}
+
+func (r *salvager) report(rep salvage.Report, sum store.Summary) error {
+	a := r.a
+	if r.more > 0 {
+		a.say.Errorf("%s more were lost; --json lists all", comma(r.more))
+	}
+	if a.g.json {
+		o := r.line.begin().open("summary").bytes("archive", r.opt.archive)
+		o.uint("recovered", rep.Recovered).uint("lost", rep.Lost).uint("found", rep.Found).int("bytes", rep.Bytes)
+		o.uint("generation", rep.Generation).str("origin", rep.Origin).bool("current", rep.Current).bool("complete", rep.Complete)
+		if rep.Root != (format.Digest{}) {
+			o.str("root", rep.Root.String())
+		}
+		if r.opt.dryRun {
+			o.bool("dry_run", true)
+		} else if sum.Generation != 0 {
+			o.bytes("output", r.opt.output).str("output_root", sum.Root.String())
+		}
+		_, err := a.out.Write(o.close().line())
+		return err
+	}
+	if a.g.quiet {
+		return a.out.err
+	}
+	n := plural(rep.Recovered, "entry", "entries")
+	if rep.Found > 0 {
+		n += " and " + plural(rep.Found, "content without a name", "contents without a name")
+	}
+	var err error
+	switch {
+	case r.opt.dryRun:
+		_, err = fmt.Fprintf(a.out, "can recover %s, %s\n", n, humanBytes(rep.Bytes))
+	case sum.Generation == 0:
+		_, err = fmt.Fprintf(a.out, "nothing could be recovered; %s was not made\n", pathsafe.Quote(r.opt.output))
+	default:
+		_, err = fmt.Fprintf(a.out, "recovered %s, %s, into %s\n", n, humanBytes(rep.Bytes), pathsafe.Quote(r.opt.output))
+	}
+	return err
+}
+
+// verdict is the error that says what is missing.
+func (r *salvager) verdict(rep salvage.Report) error {
+	if rep.Complete {
+		return nil
+	}
+	name := quoted(r.opt.archive)
+	switch {
+	case rep.Generation == 0:
+		return &failure{code: exitDamaged, err: fmt.Errorf("%s has no index left: what was recovered has no names", name)}
+	case rep.Lost > 0:
+		return &failure{code: exitDamaged, err: fmt.Errorf("not all of %s could be recovered: %s", name, plural(rep.Lost, "entry is lost", "entries are lost"))}
+	case rep.Found > 0:
+		return &failure{code: exitDamaged, err: fmt.Errorf("not all of %s could be recovered under its name", name)}
+	}
+	return &failure{code: exitDamaged, err: fmt.Errorf("generation %d of %s was recovered whole, but it may not be the latest", rep.Generation, name)}
+}

@@ -1,0 +1,280 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+
+	"lockbox/internal/format"
+	"lockbox/internal/index"
+	"lockbox/internal/journal"
+	"lockbox/internal/seal"
+	"lockbox/internal/vfs"
+)
+
+// CopyOptions say how to copy. The zero value is the default.
+type CopyOptions struct {
+	Progress func(done, total int64) // bytes of frames
+}
+
+// CopyTo writes the handle's generation to a new file: the same archive, byte for byte where something
+// is stored, so that its root and its identity are the same, and zeros everywhere else. Every byte is
+// verified on the way. The file gets its name when it is complete and durable; fs.ErrExist when the
+// name is taken. Other processes may change the archive meanwhile.
+func (a *Archive) CopyTo(ctx context.Context, name string, o CopyOptions) error {
+	v := a.view()
+	if v.super.Generation == 0 {
+		return errors.New("the archive has no committed state yet")
+	}
+	if f, err := a.opt.FS.Open(name, false); err == nil {
+		return errors.Join(&fs.PathError{Op: "create", Path: name, Err: fs.ErrExist}, f.Close())
+	}
+	fi, err := a.f.Stat()
+	if err != nil {
+		return err
+	}
+	dst, err := a.opt.FS.CreateTemp(name, fi.Mode().Perm())
+	if err != nil {
+		return err
+	}
+	c := &copier{a: a, v: v, dst: dst, progress: o.Progress}
+	return errors.Join(c.run(ctx), dst.Close())
+}
+
+// copier copies one generation.
+type copier struct {
+	a        *Archive
+	v        *view
+	dst      vfs.Temp
+	progress func(done, total int64)
+	own      index.Ownership // two owners of a place would not both survive the copying
+
+	mu   sync.Mutex
+	done int64
+}
+
+func (c *copier) run(ctx context.Context) error {
+	a, s := c.a, c.v.super
+	// The front's pages are whole from the start; what is free stays a hole, which reads as zeros.
+	if err := c.write(make([]byte, format.DataStart), 0); err != nil {
+		return err
+	}
+	_, block, err := journal.ReadCommit(a.f, s)
+	if err != nil {
+		return err
+	}
+	if err := c.write(block, s.CommitOff); err != nil {
+		return err
+	}
+	c.own.Add(s.CommitExtent(), index.OwnerCommit, 0)
+	for _, p := range c.v.commit.Stage {
+		c.own.Add(p.Extent, index.OwnerStage, 0)
+	}
+	for _, p := range c.v.commit.Retire {
+		c.own.Add(p.Extent, index.OwnerRetire, 0)
+	}
+	if err := c.trees(ctx); err != nil {
+		return err
+	}
+	if err := c.own.Check(format.DataStart, s.End); err != nil {
+		return err
+	}
+	return c.publish(ctx)
+}
+
+func (c *copier) write(b []byte, off int64) error {
+	if _, err := c.dst.WriteAt(b, off); err != nil {
+		return fmt.Errorf("writing the copy: %w", err)
+	}
+	return nil
+}
+
+// trees copies all nodes, and hands every frame that they name to workers.
+func (c *copier) trees(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	work := make(chan frameRef, 4*c.a.opt.Jobs)
+	var workers sync.WaitGroup
+	for range c.a.opt.Jobs {
+		workers.Go(func() {
+			for f := range work {
+				if ctx.Err() != nil {
+					continue
+				}
+				if err := c.frame(&f); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	err := func() error {
+		defer workers.Wait()
+		defer close(work)
+		for tree := index.Entries; tree <= index.Free; tree++ {
+			root := c.v.tree(tree)
+			if root.Height == 0 {
+				continue
+			}
+			if err := c.node(ctx, tree, root.Ref, int(root.Height)-1, work); err != nil {
+				return err
+			}
+		}
+		return nil
+	}()
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return err
+}
+
+// node copies a node and everything below it.
+func (c *copier) node(ctx context.Context, tree index.Tree, ref index.Ref, level int, work chan<- frameRef) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	a := c.a
+	c.own.Add(format.Extent{Off: ref.Off, Len: format.AlignUp(int64(ref.Len), a.sector)}, index.OwnerNode, uint64(tree))
+	n, err := c.nodeBytes(tree, ref, level)
+	if err != nil {
+		return err
+	}
+	if err := n.Check(); err != nil {
+		return err
+	}
+	sc := n.Scan()
+	for sc.Next() {
+		if level > 0 {
+			child, err := sc.Ref()
+			if err != nil {
+				return err
+			}
+			if err := c.node(ctx, tree, child, level-1, work); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := a.checkRecord(&c.own, tree, sc.Key(), sc.Value()); err != nil {
+			return err
+		}
+		if tree != index.Frames {
+			continue
+		}
+		number, err := index.DecodeNumKey(sc.Key())
+		if err != nil {
+			return err
+		}
+		rec, err := index.DecodeFrame(sc.Value(), a.suite.TagSize(), a.sector)
+		if err != nil {
+			return err
+		}
+		select {
+		case work <- toRef(number, &rec):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return sc.Err()
+}
+
+// nodeBytes copies one node as it is stored and returns it verified.
+func (c *copier) nodeBytes(tree index.Tree, ref index.Ref, level int) (*index.Node, error) {
+	if ref.Len == 0 || ref.Len > format.MaxNode {
+		return nil, format.Corrupt("node reference", ref.Off, "out of range")
+	}
+	stored := make([]byte, ref.Len)
+	if err := c.a.pread(stored, ref.Off, tree.String()+" node"); err != nil {
+		return nil, err
+	}
+	plain := append([]byte(nil), stored...) // opening may work in place
+	nc := nodeContext(c.a.id, tree, &ref)
+	if !c.a.suite.Open(&nc, seal.KindNode, 1<<32-1, plain, ref.Tag[:]) {
+		return nil, format.Corrupt(tree.String()+" node", ref.Off, "tag does not verify")
+	}
+	if err := c.write(stored, ref.Off); err != nil {
+		return nil, err
+	}
+	return index.ParseNode(plain, tree, level, c.a.suite.TagSize(), ref.Off)
+}
+
+// frame copies a frame's extent, verified. Safe for concurrent use.
+func (c *copier) frame(f *frameRef) error {
+	if err := c.a.checkRef(f); err != nil {
+		return err
+	}
+	used := f.Used(c.a.suite.TagSize())
+	buf := getBuf(int(used))
+	defer putBuf(buf)
+	if err := c.a.pread(*buf, f.ext.Off, "frame"); err != nil {
+		return err
+	}
+	if err := c.a.checkExtent(f, *buf); err != nil {
+		return err
+	}
+	if err := c.write(*buf, f.ext.Off); err != nil {
+		return err
+	}
+	if err := c.a.checkFill(format.Extent{Off: f.ext.Off + used, Len: f.ext.Len - used}); err != nil {
+		return err
+	}
+	if c.progress != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.done += f.ext.Len
+		c.progress(c.done, int64(c.v.commit.Counters.FrameBytes))
+	}
+	return nil
+}
+
+// checkFill checks that what follows a frame in its extent is zero.
+func (a *Archive) checkFill(e format.Extent) error {
+	buf := getBuf(int(min(e.Len, 64<<10)))
+	defer putBuf(buf)
+	for e.Len > 0 {
+		b := (*buf)[:min(e.Len, int64(len(*buf)))]
+		if err := a.pread(b, e.Off, "frame"); err != nil {
+			return err
+		}
+		for i := range b {
+			if b[i] != 0 {
+				return format.Corrupt("frame", e.Off+int64(i), "fill after the frame is not zero")
+			}
+		}
+		e.Off += int64(len(b))
+		e.Len -= int64(len(b))
+	}
+	return nil
+}
+
+// publish makes the copy durable and gives it its name.
+func (c *copier) publish(ctx context.Context) error {
+	s, dst := c.v.super, c.dst
+	if err := dst.Truncate(s.End); err != nil { // a free extent may be the last
+		return fmt.Errorf("writing the copy: %w", err)
+	}
+	for pair := range 2 {
+		for n := range 2 {
+			if err := journal.WriteCopy(dst, s, pair, n); err != nil {
+				return fmt.Errorf("writing the copy: %w", err)
+			}
+		}
+	}
+	if err := journal.WriteMark(dst, s); err != nil {
+		return fmt.Errorf("writing the copy: %w", err)
+	}
+	if err := dst.Sync(); err != nil {
+		return fmt.Errorf("syncing the copy: %w", err)
+	}
+	if err := c.a.Recheck(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	// Until its name is durable, readers of the copy wait for the publish lock; closing releases it.
+	if err := lockWait(ctx, dst, publishLock, true, 0); err != nil && !errors.Is(err, vfs.ErrLockUnsupported) {
+		return err
+	}
+	return dst.Publish()
+}
