@@ -13,7 +13,7 @@ const (
 	nodeSize   = 8 << 10  // bytes of a tree node
 	blockShift = 12       // 4 KiB verification blocks of raw frames
 	rawUnit    = 1 << 20  // plain bytes of a frame of a content that does not compress
-	minPack    = 16 << 10 // plain bytes of the smallest class's packs
+	minPack    = 16 << 10 // plain bytes of the second class's packs; the smallest class has half
 	maxPack    = 256 << 10
 	packFactor = 16        // a pack's target over its class's largest file
 	smallMax   = 128 << 10 // a larger file has frames of its own
