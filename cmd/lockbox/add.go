@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -76,7 +77,10 @@ func (o *addOptions) validate() error {
 	case stdin == 1 && o.stdinName == "":
 		return &failure{code: exitUsage, err: errors.New(`the path "-" is standard input, and --stdin-name has to say how to store it`), hint: "./- is a file called -"}
 	case stdin == 0 && o.stdinName != "":
-		return usagef(`--stdin-name is for the path "-", which was not given`)
+		return &failure{
+			code: exitUsage, err: errors.New(`--stdin-name is for the path "-", which was not given`),
+			hint: "lockbox add " + pathsafe.Quote(o.archive) + " - --stdin-name " + pathsafe.Quote(o.stdinName) + " stores standard input",
+		}
 	}
 	if o.filesFrom == "-" {
 		stdin++
@@ -100,17 +104,23 @@ happens, the archive holds all of the change or nothing of it. What is stored
 under the same path is replaced. A missing archive is made.
 
 A path is stored as given, cleaned, without a leading "/" or ".."; of "." the
-contents are stored at the top. The archive itself is never added to it.
+contents are stored at the top. The archive itself is never added to it. A PATH
+that is the archive (exit 3) or that a rule excludes is named and left out.
 Devices, FIFOs and sockets are named and left out (exit 3), as is a file that
 cannot be read or does not hold still. A PATH that does not exist ends the command
 before anything is changed (exit 12); a missing name in a --files-from list is
-reported and the rest is stored (exit 3).
+reported and the rest is stored (exit 3). When there is nothing to add, no
+archive is made.
+
+Standard input is stored as it comes: when a command before it in a pipe fails,
+add only sees that the input ends. In bash, "set -o pipefail" makes the pipe's
+exit code tell.
 
 With --reproducible modes become 0755 or 0644, times at most SOURCE_DATE_EPOCH
 (or 1970), and nothing depends on time, user, umask or the number of workers.`,
 		Example: `  lockbox add backup.lbx docs photos
   lockbox add backup.lbx -C /srv/www . --to site --exclude '*.tmp'
-  find . -newer stamp -print0 | lockbox add backup.lbx --files-from0 -
+  find . -type f -newer stamp -print0 | lockbox add backup.lbx --files-from0 -
   pg_dump db | lockbox add backup.lbx - --stdin-name db.sql`,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if opt.archive, opt.paths, err = archiveOperand(args); err != nil {
@@ -132,12 +142,16 @@ type adder struct {
 	opt    addOptions
 	walk   hostfs.WalkOptions
 	ops    []hostfs.Operand
-	stdin  pathsafe.Path // where standard input is stored, if it is
-	repro  *reproducible // nil unless asked for
+	stdin  pathsafe.Path   // where standard input is stored, if it is
+	repro  *reproducible   // nil unless asked for
+	named  map[string]bool // the operands that the user wrote, not those of a list
 	ar     *store.Archive
+	made   bool // there was no archive
 	filled bool // the archive has entries to meet
 
 	stop    error           // why the sources ended early
+	fatal   error           // why the engine was stopped
+	cancel  func()          // stops the engine
 	waiting chan pending    // what the sources under way are, in their order
 	remove  []pathsafe.Path // what has to go because a file takes a directory's place, or the reverse
 	line    object
@@ -148,11 +162,12 @@ type adder struct {
 }
 
 func (a *app) add(ctx context.Context, opt addOptions) error {
-	r := &adder{a: a, opt: opt}
+	r := &adder{a: a, opt: opt, named: make(map[string]bool)}
 	existing, err := os.Stat(opt.archive)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 		return a.openFailure(opt.archive, err)
 	}
+	r.made = existing == nil
 	if existing == nil && a.g.expectRoot.digest != nil {
 		return &failure{code: exitMissing, err: fmt.Errorf("there is no archive %s whose root could be the expected one", quoted(opt.archive))}
 	}
@@ -168,23 +183,27 @@ func (a *app) add(ctx context.Context, opt addOptions) error {
 		return err
 	}
 	if opt.dryRun {
-		return r.dryRun(ctx, existing != nil)
+		return r.dryRun(ctx)
 	}
 	so := a.storeOptions()
 	if r.repro != nil {
+		so.Reproducible = true
 		if so.Entropy, err = r.seed(ctx, so, existing != nil); err != nil {
 			return err
 		}
 	}
 	if existing == nil {
 		r.ar, err = a.openCreate(ctx, opt.archive, so, opt.create.options(opt.reproducible))
+		if _, serr := os.Stat(opt.archive); err != nil && serr == nil {
+			return overtaken(opt.archive)
+		}
 	} else {
 		r.ar, err = a.openWrite(ctx, opt.archive, so)
 	}
 	if err != nil {
 		return err
 	}
-	sum, err := r.transact(ctx, existing == nil)
+	sum, err := r.transact(ctx)
 	if err = a.closeWrite(r.ar, opt.archive, &sum, err); err != nil {
 		return r.failure(err)
 	}
@@ -192,16 +211,13 @@ func (a *app) add(ctx context.Context, opt addOptions) error {
 }
 
 // transact adds everything in one transaction. Unless it returns nil nothing was changed.
-func (r *adder) transact(ctx context.Context, created bool) (sum store.Summary, err error) {
+func (r *adder) transact(ctx context.Context) (sum store.Summary, err error) {
 	in, err := r.ar.Info()
 	if err != nil {
 		return sum, err
 	}
-	r.filled = in.Entries > 0
-	if !created {
-		if err := r.opt.create.agree(r.opt.archive, in); err != nil {
-			return sum, err
-		}
+	if err := r.agree(in); err != nil {
+		return sum, err
 	}
 	if r.opt.noReplace && r.filled {
 		if err := r.rehearse(ctx); err != nil {
@@ -218,9 +234,8 @@ func (r *adder) transact(ctx context.Context, created bool) (sum store.Summary, 
 	if err == nil {
 		err = ctx.Err()
 	}
-	nothing := r.files+r.others == 0
-	if err == nil && nothing && (!created || r.skipped > 0) {
-		// A generation without a change would say nothing, and an archive only of what is missing less.
+	if err == nil && r.files+r.others == 0 {
+		// A generation without a change would say nothing, and an archive without an entry less.
 		return store.Summary{Generation: in.Generation, Root: in.Root}, tx.Rollback()
 	}
 	if err == nil {
@@ -232,25 +247,44 @@ func (r *adder) transact(ctx context.Context, created bool) (sum store.Summary, 
 	return sum, nil
 }
 
+// agree compares what was asked for with what the archive is.
+func (r *adder) agree(in store.Info) error {
+	r.filled = in.Entries > 0
+	if r.made {
+		return nil
+	}
+	if r.repro != nil && !in.Reproducible {
+		r.a.say.Warnf("%s was made or changed without --reproducible: its id follows from nothing that is stored, and another archive of the same files has other bytes", quoted(r.opt.archive))
+	}
+	return r.opt.create.agree(r.opt.archive, in)
+}
+
 // stage puts all sources into the transaction.
 func (r *adder) stage(ctx context.Context, tx *store.Tx) error {
-	// It holds the answers for all sources that the engine can have under way at once; the sources wait when
-	// it is full.
-	r.waiting = make(chan pending, 4096)
-	err := tx.Add(ctx, r.sources(ctx), r.added)
-	if r.stop != nil {
+	ctx, r.cancel = context.WithCancel(ctx)
+	defer r.cancel()
+	err := r.feed(ctx, tx)
+	switch {
+	case r.fatal != nil:
+		return r.fatal
+	case r.stop != nil:
 		return r.stop
-	}
-	if err == nil && !r.stdin.IsZero() {
-		err = tx.Add(ctx, r.standardInput(ctx), r.added)
-		if r.stop != nil {
-			return r.stop
-		}
 	}
 	for _, p := range r.remove {
 		if err == nil {
 			err = tx.Remove(p)
 		}
+	}
+	return err
+}
+
+func (r *adder) feed(ctx context.Context, tx *store.Tx) error {
+	// It holds the answers for all sources that the engine can have under way at once; the sources wait when
+	// it is full.
+	r.waiting = make(chan pending, 4096)
+	err := tx.Add(ctx, r.sources(ctx), r.added)
+	if err == nil && r.stop == nil && r.fatal == nil && !r.stdin.IsZero() {
+		err = tx.Add(ctx, r.standardInput(ctx), r.added)
 	}
 	return err
 }
@@ -261,47 +295,17 @@ func (r *adder) failure(err error) error {
 	if errors.As(err, &f) || errors.Is(err, context.Canceled) {
 		return err
 	}
-	if errors.Is(err, store.ErrConflict) {
+	switch {
+	case errors.Is(err, store.ErrConflict):
 		return conflictFailure(err)
+	case r.made && errors.Is(err, fs.ErrExist):
+		return overtaken(r.opt.archive)
 	}
 	return fmt.Errorf("adding to %s failed, nothing was changed: %w", quoted(r.opt.archive), err)
 }
 
 func conflictFailure(err error) error {
 	return &failure{code: exitFailed, err: fmt.Errorf("nothing was changed: %w", err), hint: "--overwrite lets the new entry replace what is stored"}
-}
-
-func (r *adder) report(sum store.Summary) error {
-	if r.a.g.json {
-		o := r.line.begin().open("summary").uint("entries", r.files+r.others).int("bytes", r.bytes).int("stored", sum.StoredBytes)
-		o.uint("skipped", r.skipped).uint("generation", sum.Generation).str("root", sum.Root.String())
-		if r.opt.dryRun {
-			o.bool("dry_run", true)
-		}
-		_, err := r.a.out.Write(o.close().line())
-		return err
-	}
-	if r.a.g.quiet {
-		return nil
-	}
-	verb, end := "added", fmt.Sprintf(", generation %d", sum.Generation)
-	size := humanBytes(r.bytes)
-	if r.opt.dryRun {
-		verb, end = "would add", ""
-	} else {
-		size += " → " + humanBytes(sum.StoredBytes)
-	}
-	_, err := fmt.Fprintf(r.a.out, "%s %s, %s%s\n", verb, countEntries(r.files, r.others), size, end)
-	return err
-}
-
-// countEntries says how many files there are, and how many directories and links beside them.
-func countEntries(files, others uint64) string {
-	s := plural(files, "file", "files")
-	if others > 0 {
-		s += " and " + plural(others, "other entry", "other entries")
-	}
-	return s
 }
 
 // entryOf is what is stored of something the walk found.

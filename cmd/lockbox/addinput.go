@@ -122,9 +122,14 @@ func (r *adder) gather(ctx context.Context) error {
 		if err := r.operand(host, prefix); err != nil {
 			return err
 		}
+		r.named[host] = true
 	}
 	if missing {
-		return &failure{code: exitMissing, err: errors.New("nothing was changed"), hint: "a list given by --files-from may name what does not exist"}
+		f := &failure{code: exitMissing, err: errors.New("nothing was changed")}
+		if r.opt.dir != "" {
+			f.hint = "paths are looked up in the directory " + quoted(r.opt.dir) + " (-C)"
+		}
+		return f
 	}
 	for _, list := range []struct {
 		name string

@@ -23,24 +23,54 @@ type pending struct {
 	kind     index.Kind
 	replaces bool            // an entry has its path
 	remove   []pathsafe.Path // what has to go when it is stored
+	unlisted error           // why the contents of a directory are not known
+	old      *index.Entry    // what has its path, when it is of the same kind
+	probe    *probe          // what is stored instead; nil when nobody asks
 }
 
 // items yields what the walk finds, without what is never stored: temporary files of this program. Items
-// with an error are among them.
-func (r *adder) items(ctx context.Context) iter.Seq[*hostfs.Item] {
-	return func(yield func(*hostfs.Item) bool) {
+// with an error are among them. A directory that cannot be listed comes once, with the reason as the second
+// value.
+func (r *adder) items(ctx context.Context) iter.Seq2[*hostfs.Item, error] {
+	return func(yield func(*hostfs.Item, error) bool) {
+		var dir *hostfs.Item // held back until what follows tells whether it could be listed
 		for it := range hostfs.Walk(ctx, r.ops, r.walk) {
 			if it.Err != nil && it.Path.IsZero() && ctx.Err() != nil {
 				return // it only says that the walk was cut short
 			}
-			if it.Kind == hostfs.KindFile && isTemporary(it.Path.Base()) {
-				continue
+			if held := dir; held != nil {
+				dir = nil
+				if it.Err != nil && it.Path == held.Path {
+					if !yield(held, it.Err) {
+						return
+					}
+					continue
+				}
+				if !yield(held, nil) {
+					return
+				}
 			}
-			if !yield(&it) {
+			switch {
+			case r.passedOver(&it):
+			case it.Err == nil && it.Kind == hostfs.KindDir:
+				dir = &it
+			case !yield(&it, nil):
 				return
 			}
 		}
+		if dir != nil {
+			yield(dir, nil)
+		}
 	}
+}
+
+// passedOver reports what is left out without a word. A list may well name the archive, or what a rule excludes;
+// a user who names it is told.
+func (r *adder) passedOver(it *hostfs.Item) bool {
+	if errors.Is(it.Err, hostfs.ErrExcluded) || errors.Is(it.Err, hostfs.ErrSelf) {
+		return !r.named[it.Host()]
+	}
+	return it.Kind == hostfs.KindFile && isTemporary(it.Path.Base())
 }
 
 // isTemporary recognises the names of this program's temporary files: of an archive that is being made, and
@@ -76,8 +106,12 @@ func (r *adder) sources(ctx context.Context) iter.Seq[store.Source] {
 		if r.stop = r.checkParents(); r.stop != nil {
 			return
 		}
-		for it := range r.items(ctx) {
-			p := pending{host: it.Host(), kind: index.Kind(it.Kind)}
+		for it, unlisted := range r.items(ctx) {
+			p := pending{host: it.Host(), kind: index.Kind(it.Kind), unlisted: unlisted}
+			if tooManyOpen(it.Err) || tooManyOpen(unlisted) {
+				r.stop = exhausted(p.host, errors.Join(it.Err, unlisted))
+				return
+			}
 			src := store.Source{NoDedup: r.opt.noDedup}
 			if it.Err != nil {
 				src = failing(it.Path, it.Err)
@@ -95,8 +129,9 @@ func (r *adder) sources(ctx context.Context) iter.Seq[store.Source] {
 				if keep {
 					continue
 				}
+				p.probe = r.newProbe(&src.Entry, &p)
 				if it.Kind == hostfs.KindFile {
-					src.Open = r.opener(*it)
+					src.Open = r.opener(*it, p.probe)
 				}
 			}
 			r.waiting <- p
@@ -116,7 +151,7 @@ func failing(p pathsafe.Path, err error) store.Source {
 }
 
 // opener opens an item for the engine.
-func (r *adder) opener(it hostfs.Item) func() (store.Reader, index.Entry, error) {
+func (r *adder) opener(it hostfs.Item, p *probe) func() (store.Reader, index.Entry, error) {
 	return func() (store.Reader, index.Entry, error) {
 		f, err := it.Open()
 		if err != nil {
@@ -124,19 +159,22 @@ func (r *adder) opener(it hostfs.Item) func() (store.Reader, index.Entry, error)
 		}
 		e := entryOf(it.Path, &f.Meta)
 		r.repro.normalise(&e)
-		return &countedSource{f, r.a.bar}, e, nil
+		p.begin(&e)
+		return &countedSource{f, r.a.bar, p}, e, nil
 	}
 }
 
-// countedSource tells the progress bar what is read.
+// countedSource tells the progress bar and the probe what is read.
 type countedSource struct {
 	*hostfs.Source
-	bar *progress
+	bar   *progress
+	probe *probe
 }
 
 func (s *countedSource) Read(p []byte) (int, error) {
 	n, err := s.Source.Read(p)
 	s.bar.add(int64(n))
+	s.probe.write(p[:n])
 	return n, err
 }
 
@@ -158,13 +196,15 @@ func (r *adder) standardInput(ctx context.Context) iter.Seq[store.Source] {
 			r.stop = err
 			return
 		}
-		in := &stdinSource{r: interruptibleReader(ctx, r.a.sys.stdin), bar: r.a.bar}
+		p.probe = r.newProbe(&e, &p)
+		in := &stdinSource{r: interruptibleReader(ctx, r.a.sys.stdin), bar: r.a.bar, probe: p.probe}
 		r.waiting <- p
 		yield(store.Source{Entry: e, NoDedup: r.opt.noDedup, Open: func() (store.Reader, index.Entry, error) {
 			if in.used {
 				return nil, e, errors.New("standard input can be read once only")
 			}
 			in.used = true
+			in.probe.begin(&e)
 			return in, e, nil
 		}})
 	}
@@ -172,15 +212,17 @@ func (r *adder) standardInput(ctx context.Context) iter.Seq[store.Source] {
 
 // stdinSource reads standard input. There is no later state of it to compare with.
 type stdinSource struct {
-	r    io.Reader
-	bar  *progress
-	used bool
-	err  error
+	r     io.Reader
+	bar   *progress
+	probe *probe
+	used  bool
+	err   error
 }
 
 func (s *stdinSource) Read(p []byte) (int, error) {
 	n, err := s.r.Read(p)
 	s.bar.add(int64(n))
+	s.probe.write(p[:n])
 	if err != nil && !errors.Is(err, io.EOF) {
 		s.err = err
 	}
@@ -213,7 +255,7 @@ func (r *adder) meet(e *index.Entry, p *pending) (keep bool, err error) {
 			hint: "without --no-replace it would be replaced",
 		}
 	case old.Kind == index.Dir && e.Kind == index.Dir:
-		p.replaces = true
+		p.replaces, p.old = true, &old
 		return false, nil
 	case old.Kind == index.Dir || e.Kind == index.Dir:
 		p.replaces = true
@@ -224,7 +266,9 @@ func (r *adder) meet(e *index.Entry, p *pending) (keep bool, err error) {
 			return false, nil
 		}
 	default:
-		p.replaces = true
+		if p.replaces = true; e.Kind == old.Kind {
+			p.old = &old
+		}
 		return false, nil // a file has nothing below it
 	}
 	// Something that is no directory takes the place of what may be one by what lies below it.
@@ -293,57 +337,6 @@ func (r *adder) rehearse(ctx context.Context) error {
 		}
 	}
 	return ctx.Err()
-}
-
-// added takes note of what became of a source. The engine calls it in the order of the sources.
-func (r *adder) added(got store.Added) {
-	p := <-r.waiting
-	if got.Err != nil {
-		r.leftOut(got.Path, p, got.Err)
-		return
-	}
-	r.remove = append(r.remove, p.remove...)
-	r.count(got.Path, p, got.Bytes, "added", "replaced")
-}
-
-// count adds an entry to the sums and writes its line.
-func (r *adder) count(path pathsafe.Path, p pending, bytes int64, added, replaced string) {
-	if p.kind == index.File {
-		r.files++
-	} else {
-		r.others++
-	}
-	r.bytes += bytes
-	if r.a.g.json {
-		action := added
-		if p.replaces {
-			action = replaced
-		}
-		r.actionLine(path, action)
-	}
-}
-
-func (r *adder) actionLine(path pathsafe.Path, action string) {
-	// An error stays in the output; what was added is safe all the same.
-	_, _ = r.a.out.Write(r.line.begin().bytes("path", path.String()).str("action", action).line())
-}
-
-// leftOut names a source that was not stored.
-func (r *adder) leftOut(path pathsafe.Path, p pending, err error) {
-	if errors.Is(err, context.Canceled) {
-		return // the command as a whole says so
-	}
-	r.skipped++
-	if r.a.g.json {
-		r.actionLine(path, "skipped")
-	}
-	reason := withoutPath(err)
-	if errors.Is(err, hostfs.ErrSkipped) {
-		r.a.note(exitSkipped)
-		r.a.say.Warnf("%s was left out: %s", quoted(p.host), strings.TrimPrefix(reason.Error(), hostfs.ErrSkipped.Error()+": "))
-		return
-	}
-	r.a.fail(&failure{code: exitSkipped, err: fmt.Errorf("%s was left out: %w", quoted(p.host), reason)})
 }
 
 func kindWord(k index.Kind) string {

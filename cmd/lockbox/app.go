@@ -189,11 +189,19 @@ func (a *app) openFailure(name string, err error) error {
 		}
 	case errors.Is(err, format.ErrBusy):
 		return &failure{
-			code: exitBusy, err: fmt.Errorf("cannot open %s: %w: waited %v", quoted(name), format.ErrBusy, a.g.lockTimeout),
+			code: exitBusy, err: fmt.Errorf("cannot open %s: %w", quoted(name), a.waited(err)),
 			hint: "--lock-timeout sets how long to wait",
 		}
 	}
 	return fmt.Errorf("cannot open %s: %w", quoted(name), withoutPath(err))
+}
+
+// waited puts the time right in the error of one who did not wait: the engine was given a negative one.
+func (a *app) waited(err error) error {
+	if a.g.lockTimeout == 0 {
+		return fmt.Errorf("%w: waited 0s", format.ErrBusy)
+	}
+	return err
 }
 
 // unexpectedRoot is the error for an archive in another state than --expect-root names.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -119,6 +120,9 @@ func (a *app) catFiles(ctx context.Context, ar *store.Archive, opt catOptions) e
 // a directory that it matches.
 func catOperand(ar *store.Archive, op string, literal bool) ([]index.Entry, error) {
 	name := storedName(op)
+	if op == "" {
+		return nil, errEmptyOperand
+	}
 	if name == "" {
 		return nil, usagef("%s is the top of the archive; cat prints files", quoted(op))
 	}
@@ -189,7 +193,16 @@ func (a *app) catFile(ctx context.Context, ar *store.Archive, e *index.Entry, op
 		_, err = f.CopyRange(ctx, &countedOutput{a.out, a.bar}, opt.offset.n, n)
 	}
 	if err != nil && !errors.Is(err, errReaderGone) && a.out.err == nil {
-		return fmt.Errorf("cannot print %s whole: %w", name, err)
+		return fmt.Errorf("cannot print %s whole: %w", name, unnamed(err, e))
+	}
+	return err
+}
+
+// unnamed takes the entry's name off an error that begins with it, for a message that names it already.
+func unnamed(err error, e *index.Entry) error {
+	inner := errors.Unwrap(err)
+	if inner != nil && strings.TrimSuffix(err.Error(), ": "+inner.Error()) == pathsafe.Quote(e.Path.String()) {
+		return inner
 	}
 	return err
 }

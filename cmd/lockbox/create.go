@@ -214,6 +214,10 @@ func (a *app) closeWrite(ar *store.Archive, archive string, sum *store.Summary, 
 			var in store.Info
 			if in, err = ar.Info(); err == nil {
 				sum.Generation, sum.Root = in.Generation, in.Root
+				if in.PendingWipe > 0 {
+					a.say.Warnf("%s of what %s no longer holds are not overwritten yet: a reader may still need them", exactBytes(in.PendingWipe), quoted(archive))
+					a.say.Hintf("the next change to the archive does it")
+				}
 			}
 		}
 	}
@@ -241,7 +245,7 @@ func (a *app) openWrite(ctx context.Context, archive string, o store.Options) (*
 	if err != nil {
 		if errors.Is(err, format.ErrBusy) {
 			return nil, &failure{
-				code: exitBusy, err: fmt.Errorf("cannot change %s: %w: waited %v", quoted(archive), format.ErrBusy, a.g.lockTimeout),
+				code: exitBusy, err: fmt.Errorf("cannot change %s: %w", quoted(archive), a.waited(err)),
 				hint: "--lock-timeout sets how long to wait for another writer",
 			}
 		}

@@ -97,11 +97,12 @@ type extractor struct {
 	x   *hostfs.Extractor
 
 	// What the plan found.
-	entries uint64
-	bytes   int64
-	skipped uint64 // by --strip, by kind, by --symlinks skip
-	links   map[string]string
-	w       written
+	entries  uint64
+	bytes    int64
+	skipped  uint64 // by --strip, by kind, by --symlinks skip
+	stripped uint64 // of these by --strip
+	links    map[string]string
+	w        written
 }
 
 func (a *app) extract(ctx context.Context, opt extractOptions) error {
@@ -203,7 +204,14 @@ func (r *extractor) plan(ctx context.Context) error {
 func (r *extractor) skip(e *index.Entry) {
 	r.skipped++
 	switch e.Kind {
-	case index.File, index.Dir, index.Symlink:
+	case index.Symlink:
+		if r.opt.symlinks.value == "skip" {
+			return
+		}
+		r.stripped++
+		return
+	case index.File, index.Dir:
+		r.stripped++
 		return
 	}
 	r.a.note(exitSkipped)
@@ -279,13 +287,25 @@ func (r *extractor) preflight() error {
 	if broken != nil {
 		return broken
 	}
-	if errors.Is(err, fs.ErrExist) {
-		return &failure{
-			code: exitFailed, err: fmt.Errorf("nothing was written to %s: %w", quoted(r.opt.dest), err),
-			hint: "--overwrite replaces existing files, --skip-existing leaves them alone",
-		}
+	return r.blocked(err)
+}
+
+// blocked says what to do about what is in the way.
+func (r *extractor) blocked(err error) error {
+	f := &failure{code: exitFailed}
+	switch {
+	case errors.Is(err, hostfs.ErrBlocked):
+		f.err = fmt.Errorf("nothing was written to %s: %w", quoted(r.opt.dest), err)
+		f.hint = "move away what is of another kind, or extract to another directory with --dest"
+	case errors.Is(err, fs.ErrExist):
+		f.err = fmt.Errorf("nothing was written to %s: %w", quoted(r.opt.dest), err)
+		f.hint = "--overwrite replaces existing files, --skip-existing leaves them alone"
+	case errors.Is(err, hostfs.ErrUnwritable):
+		f.err = fmt.Errorf("nothing was written: %s cannot be written: %w", quoted(r.opt.dest), withoutPath(err))
+	default:
+		return err
 	}
-	return err
+	return f
 }
 
 // wanted yields the entries of one kind that are to be written.
@@ -345,51 +365,4 @@ func (r *extractor) meta(e *index.Entry) hostfs.Meta {
 func (r *extractor) piece(p store.Piece) error {
 	to, _ := r.target(p.Entry)
 	return r.w.piece(to, r.meta(p.Entry), p)
-}
-
-func (r *extractor) report() error {
-	if r.a.g.json {
-		return r.reportJSON()
-	}
-	if r.a.g.quiet {
-		return nil
-	}
-	left := ""
-	if n := r.skipped + r.existing(); n > 0 {
-		left = fmt.Sprintf(", %s skipped", plural(n, "entry", "entries"))
-	}
-	_, err := fmt.Fprintf(r.a.out, "extracted %s, %s, to %s%s\n", plural(r.w.entries, "entry", "entries"), humanBytes(r.w.bytes), pathsafe.Quote(r.opt.dest), left)
-	return err
-}
-
-// existing counts what --skip-existing left alone.
-func (r *extractor) existing() uint64 {
-	return r.entries - min(r.entries, r.w.entries+uint64(len(r.w.faults)))
-}
-
-// reportJSON says of every entry what became of it, in the archive's order.
-func (r *extractor) reportJSON() error {
-	in, err := r.ar.Info()
-	if err != nil {
-		return err
-	}
-	var o object
-	for e, err := range r.sel.entries() {
-		if err != nil {
-			return err
-		}
-		action := "extracted"
-		if to, ok := r.target(&e); !ok || r.x.Skipped(to) {
-			action = "skipped"
-		} else if r.w.faults[e.Path] != nil {
-			action = "failed"
-		}
-		if _, err := r.a.out.Write(o.begin().bytes("path", e.Path.String()).str("action", action).line()); err != nil {
-			return err
-		}
-	}
-	o.begin().open("summary").uint("entries", r.w.entries).int("bytes", r.w.bytes).uint("stored", r.ar.Counters().BytesRead)
-	o.uint("skipped", r.skipped+r.existing()).uint("failed", uint64(len(r.w.faults)))
-	_, err = r.a.out.Write(o.uint("generation", in.Generation).str("root", in.Root.String()).close().line())
-	return err
 }

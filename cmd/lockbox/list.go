@@ -29,7 +29,7 @@ type listOptions struct {
 func (o *listOptions) register(f *pflag.FlagSet) {
 	f.BoolVarP(&o.long, "long", "l", false, "also type, mode, size and time (local) of each entry")
 	f.BoolVarP(&o.nul, "null", "0", false, "only the names, as they are, each ended by a zero byte")
-	f.BoolVar(&o.digest, "digest", false, "also the BLAKE3 digest of each file, as b3sum prints it")
+	f.BoolVar(&o.digest, "digest", false, "files only, each with its BLAKE3 digest, as b3sum prints them")
 	f.BoolVar(&o.literal, "literal", false, "take names as they are, not as patterns")
 }
 
@@ -39,6 +39,8 @@ func (o *listOptions) validate(json bool) error {
 		return usagef("-0 and --json are two forms of output: choose one")
 	case o.nul && (o.long || o.digest):
 		return usagef("-0 prints names only: it cannot be used with -l or --digest")
+	case o.long && o.digest:
+		return usagef("--digest prints what b3sum prints: it cannot be used with -l (--json has both)")
 	case json && o.long:
 		return usagef("--json prints everything already: -l cannot be used with it")
 	}
@@ -53,10 +55,16 @@ func newListCommand(a *app) *cobra.Command {
 		Short:   "print the names of entries",
 		Long: `Print the names of all entries, or of those that are named, in order. A
 directory brings everything below it. Names are escaped where they would harm a
-terminal; -0 and --json give them exactly. ` + globHelp,
+terminal; -0 and --json give them exactly. ` + globHelp + `
+
+With --digest only files are printed, each with its digest in the form of b3sum,
+which can check the lines where no name had to be escaped. With --json every file has its digest anyway; owner,
+group and extended attributes appear only where an entry has them, which none has
+that this version stored.`,
 		Example: `  lockbox list backup.lbx
   lockbox list backup.lbx docs -l
   lockbox ls backup.lbx '**/*.go' -0 | xargs -0 wc -l
+  lockbox list backup.lbx --digest | (cd restored && b3sum --check)
   lockbox list backup.lbx --json | jq .size`,
 		ValidArgsFunction: completeStored,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -108,7 +116,7 @@ func (a *app) listEntries(ctx context.Context, ar *store.Archive, sel *selection
 			if err != nil {
 				return err
 			}
-			largest = max(largest, e.Size)
+			largest = max(largest, sizeOf(&e))
 		}
 		l.sizeWidth = len(strconv.FormatInt(largest, 10))
 	}
@@ -116,6 +124,10 @@ func (a *app) listEntries(ctx context.Context, ar *store.Archive, sel *selection
 	for e, err := range sel.entries() {
 		if err == nil && n%4096 == 0 {
 			err = ctx.Err()
+		}
+		if err == nil && opt.digest && !l.json && e.Kind != index.File {
+			n++
+			continue
 		}
 		if err == nil {
 			err = l.format(&e)
@@ -151,20 +163,15 @@ func (l *lister) format(e *index.Entry) error {
 	}
 	b := l.line[:0]
 	if l.opt.digest {
-		if e.Kind == index.File {
-			d, err := l.digest(e)
-			if err != nil {
-				return err
-			}
-			b = appendHex(b, d)
-		} else {
-			b = append(append(b, '-'), strings.Repeat(" ", 63)...)
+		d, err := l.digest(e)
+		if err != nil {
+			return err
 		}
-		b = append(b, "  "...)
+		b = append(appendHex(b, d), "  "...)
 	}
 	if l.opt.long {
 		b = appendMode(b, e)
-		size := strconv.FormatInt(e.Size, 10)
+		size := strconv.FormatInt(sizeOf(e), 10)
 		b = append(b, ' ')
 		for range l.sizeWidth - len(size) {
 			b = append(b, ' ')
@@ -243,7 +250,7 @@ func appendLocalTime(b []byte, e *index.Entry) []byte {
 }
 
 func (l *lister) formatJSON(e *index.Entry) error {
-	o := l.object.begin().bytes("path", e.Path.String()).str("type", entryType(e)).int("size", e.Size)
+	o := l.object.begin().bytes("path", e.Path.String()).str("type", entryType(e)).int("size", sizeOf(e))
 	o.key("mode")
 	o.b = append(o.b, '"', '0'+byte(e.Mode>>9&7), '0'+byte(e.Mode>>6&7), '0'+byte(e.Mode>>3&7), '0'+byte(e.Mode&7), '"')
 	if e.HasMtime {
@@ -284,6 +291,14 @@ func (l *lister) formatJSON(e *index.Entry) error {
 	}
 	l.line = o.line()
 	return nil
+}
+
+// sizeOf is an entry's size as systems have it: of a link, the length of its target.
+func sizeOf(e *index.Entry) int64 {
+	if e.Kind == index.Symlink {
+		return int64(len(e.Target))
+	}
+	return e.Size
 }
 
 // entryType is the word for an entry's type in machine output.

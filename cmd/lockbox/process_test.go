@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -116,7 +117,11 @@ func startAdding(t *testing.T, dir string, args ...string) (*exec.Cmd, io.WriteC
 
 // Situation 30: interrupted at any time, exit 130, the archive as before, no stray file.
 func TestInterruptedAdd(t *testing.T) {
-	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // or the program has to ignore it, too
+		signals = append(signals, syscall.SIGHUP)
+	}
+	for _, sig := range signals {
 		for _, jobs := range []string{"1", "4"} {
 			t.Run(fmt.Sprint(sig, jobs), func(t *testing.T) {
 				dir := t.TempDir()
@@ -180,6 +185,9 @@ func TestKilledWriter(t *testing.T) {
 	if code, _, errs := lockbox(t, dir, "add", "a.lbx", "x", "--lock-timeout", "50ms"); code != 16 || !strings.Contains(errs, "--lock-timeout") {
 		t.Errorf("a second writer: exit %d: %s", code, errs)
 	}
+	if code, _, errs := lockbox(t, dir, "add", "a.lbx", "x", "--lock-timeout", "0s"); code != 16 || !strings.Contains(errs, "waited 0s\n") {
+		t.Errorf("one that does not wait: exit %d: %s", code, errs)
+	}
 	mustRun(t, dir, "cat", "a.lbx", "x")
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -191,6 +199,28 @@ func TestKilledWriter(t *testing.T) {
 		t.Errorf("entries: %s", out)
 	}
 	mustRun(t, dir, "verify", "--full", "a.lbx")
+}
+
+// Another process makes the archive while this one is making it: nothing is lost, and it is said what to do.
+func TestOvertaken(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "x"), []byte("x"))
+	cmd, in, errs := startAdding(t, dir)
+	mustRun(t, dir, "add", "a.lbx", "x")
+	before := mustRun(t, dir, "info", "a.lbx", "--json")
+	_ = in.Close()
+	if code := exitStatus(t, cmd.Wait()); code != 16 {
+		t.Errorf("exit %d", code)
+	}
+	if got := errs.String(); !strings.Contains(got, `"a.lbx" was made by another process`) || !strings.Contains(got, "hint: run the command again") {
+		t.Errorf("%s", got)
+	}
+	if after := mustRun(t, dir, "info", "a.lbx", "--json"); after != before {
+		t.Errorf("the other's archive changed:\n%s%s", before, after)
+	}
+	if got := files(t, dir); len(strings.Fields(got)) != 2 {
+		t.Errorf("stray files: %s", got)
+	}
 }
 
 // Situation 30 for extract: what is incomplete is gone, what is complete stays.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -89,7 +90,7 @@ func (r *adder) seed(ctx context.Context, so store.Options, exists bool) (io.Rea
 	w.text(r.opt.create.sector.value)
 	for it := range r.items(ctx) {
 		if it.Err != nil {
-			continue
+			continue // it is not stored, or the command fails
 		}
 		e := r.entry(it)
 		w.text(e.Path.String())
@@ -123,8 +124,8 @@ func (w *planWriter) bytes(b []byte) {
 func (w *planWriter) text(s string) { w.bytes([]byte(s)) }
 
 // dryRun says what add would do. It reads no file and changes nothing.
-func (r *adder) dryRun(ctx context.Context, exists bool) error {
-	if exists {
+func (r *adder) dryRun(ctx context.Context) error {
+	if !r.made {
 		ar, err := r.a.openRead(ctx, r.opt.archive)
 		if err != nil {
 			return err
@@ -132,8 +133,7 @@ func (r *adder) dryRun(ctx context.Context, exists bool) error {
 		r.ar = ar
 		in, err := ar.Info()
 		if err == nil {
-			r.filled = in.Entries > 0
-			err = r.opt.create.agree(r.opt.archive, in)
+			err = r.agree(in)
 		}
 		if err == nil {
 			err = r.predict(ctx)
@@ -142,6 +142,15 @@ func (r *adder) dryRun(ctx context.Context, exists bool) error {
 			return err
 		}
 		return r.report(store.Summary{Generation: in.Generation, Root: in.Root})
+	}
+	// Whether it could be made shows by beginning to; what is not committed leaves nothing behind.
+	ar, err := r.a.openCreate(ctx, r.opt.archive, r.a.storeOptions(), r.opt.create.options(false))
+	if err != nil {
+		return err
+	}
+	r.a.meter.take(ar)
+	if err := ar.Close(); err != nil {
+		return createFailure(r.opt.archive, err)
 	}
 	if err := r.predict(ctx); err != nil {
 		return err
@@ -154,8 +163,11 @@ func (r *adder) predict(ctx context.Context) error {
 	if err := r.checkParents(); err != nil {
 		return err
 	}
-	for it := range r.items(ctx) {
-		p := pending{host: it.Host(), kind: index.Kind(it.Kind)}
+	for it, unlisted := range r.items(ctx) {
+		p := pending{host: it.Host(), kind: index.Kind(it.Kind), unlisted: unlisted}
+		if tooManyOpen(it.Err) || tooManyOpen(unlisted) {
+			return exhausted(p.host, errors.Join(it.Err, unlisted))
+		}
 		if it.Err != nil {
 			r.leftOut(it.Path, p, it.Err)
 			continue
@@ -166,7 +178,7 @@ func (r *adder) predict(ctx context.Context) error {
 			return err
 		}
 		if !keep {
-			r.count(e.Path, p, e.Size, "add", "replace")
+			r.count(e.Path, p, e.Size, predicted(&p))
 			if err := r.predictLine(e.Path, p); err != nil {
 				return err
 			}
@@ -180,7 +192,7 @@ func (r *adder) predict(ctx context.Context) error {
 		if err := r.checkAbove(r.stdin); err != nil {
 			return err
 		}
-		r.count(r.stdin, p, 0, "add", "replace")
+		r.count(r.stdin, p, 0, predicted(&p))
 		if err := r.predictLine(r.stdin, p); err != nil {
 			return err
 		}
@@ -188,19 +200,23 @@ func (r *adder) predict(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// predicted is what would be done to an entry. Whether it is unchanged shows only when it is read.
+func predicted(p *pending) string {
+	if p.replaces {
+		return "replace"
+	}
+	return "add"
+}
+
 // predictLine tells people about one entry.
 func (r *adder) predictLine(path pathsafe.Path, p pending) error {
 	if r.a.g.json || r.a.g.quiet {
 		return nil
 	}
-	action := "add     "
-	if p.replaces {
-		action = "replace "
-	}
 	name := pathsafe.Quote(path.String())
 	if p.kind == index.Dir {
 		name += "/"
 	}
-	_, err := fmt.Fprintf(r.a.out, "%s%s\n", action, name)
+	_, err := fmt.Fprintf(r.a.out, "%-7s %s\n", predicted(&p), name)
 	return err
 }

@@ -62,7 +62,8 @@ happens as a whole or not at all, and every byte is checked when it is read.`,
 	root.Flags().BoolVar(&showVersion, "version", false, "print the version, as the command of that name does")
 	root.AddCommand(
 		newAddCommand(a), newCreateCommand(a), newExtractCommand(a), newCatCommand(a), newListCommand(a),
-		newVerifyCommand(a), newRecoverCommand(a), newInfoCommand(a), newVersionCommand(a), newCompletionCommand(a))
+		newVerifyCommand(a), newRecoverCommand(a), newInfoCommand(a), newRemoveCommand(a), newMoveCommand(a),
+		newCompactCommand(a), newCopyCommand(a), newVersionCommand(a), newCompletionCommand(a))
 	help := newHelpCommand(a)
 	root.SetHelpCommand(help)
 	root.AddCommand(help)

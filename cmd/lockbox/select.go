@@ -34,6 +34,9 @@ type selection struct {
 	dirWanted bool
 }
 
+// errEmptyOperand refuses "", which is more likely a variable that is not set than the top of the archive.
+var errEmptyOperand = usagef(`a stored path is empty; "." is the top of the archive`)
+
 type globOperand struct {
 	operand string
 	pattern string
@@ -66,6 +69,9 @@ func newSelection(ar catalogue, operands []string, literalOnly bool) (*selection
 
 func (s *selection) operand(op string, literalOnly bool) error {
 	name := storedName(op)
+	if op == "" {
+		return errEmptyOperand
+	}
 	if name == "" {
 		s.all = true
 		return nil

@@ -19,3 +19,8 @@ func hopeless(err error) bool {
 	}
 	return false
 }
+
+// tooManyOpen reports whether a file cannot be opened because of a limit on open files.
+func tooManyOpen(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}

@@ -7,6 +7,7 @@ import (
 
 // Error numbers that package syscall has no names for.
 const (
+	errorTooManyOpen    = syscall.Errno(4)
 	errorWriteProtect   = syscall.Errno(19)
 	errorHandleDiskFull = syscall.Errno(39)
 	errorBrokenPipe     = syscall.Errno(109)
@@ -28,3 +29,6 @@ func hopeless(err error) bool {
 	}
 	return false
 }
+
+// tooManyOpen reports whether a file cannot be opened because of a limit on open files.
+func tooManyOpen(err error) bool { return errors.Is(err, errorTooManyOpen) }

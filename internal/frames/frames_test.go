@@ -161,22 +161,48 @@ func TestCompressiblePartsAreFound(t *testing.T) {
 	}
 }
 
+// FuzzDecode reads whatever extent it is given, as the frame that its header says or, when it has none, as the
+// one that the numbers say. What is wrong is damage and nothing else, and no byte comes out of a failure.
 func FuzzDecode(f *testing.F) {
-	for _, p := range [][]byte{text(3000), random(9000, 1)} {
+	for _, p := range [][]byte{text(3000), random(9000, 1), text(600), random(300, 2)} {
 		i, ext := encode(f, LevelDefault, p)
 		f.Add(ext, i.Codec, i.BlockShift, i.Plain, i.Stored, i.MemberTable)
+		f.Add(ext[8:], i.Codec, i.BlockShift, i.Plain, i.Stored, i.MemberTable)
 	}
 	f.Fuzz(func(t *testing.T, ext []byte, codec, shift uint8, plain, stored, members uint32) {
+		damage := func(what string, err error) {
+			if err != nil && !errors.Is(err, format.ErrCorrupt) {
+				t.Fatalf("%s: %v", what, err)
+			}
+		}
 		i, ok, err := DecodeHeader(ext, seal.New(), archive, 0)
+		damage("header", err)
+		if ok && err == nil && i.Valid() != "" {
+			t.Fatalf("the header is accepted, but: %s", i.Valid())
+		}
 		if !ok || err != nil {
 			i = Info{Number: 7, Codec: codec, BlockShift: shift, Plain: plain, Stored: stored, MemberTable: members}
 		}
-		if i.Valid() == "" {
-			_, _ = decode(&i, append(ext, make([]byte, 64)...))
-			if int(i.Stored) <= len(ext) && i.BlockShift == 0 && i.Plain <= 1<<20 {
-				// Past the tag: what the decoder makes of hostile compressed bytes.
-				c := Checked{info: &i, stored: ext[:i.Stored]}
-				_ = c.Decode(make([]byte, i.Plain))
+		if i.Valid() != "" {
+			_, err := Check(seal.New(), archive, &i, ext)
+			_, tableErr := CheckTable(seal.New(), archive, &i, ext)
+			if err == nil || tableErr == nil {
+				t.Fatalf("a frame that cannot be was accepted: %s", i.Valid())
+			}
+			damage("check", err)
+			damage("table", tableErr)
+			return
+		}
+		_, err = decode(&i, append(bytes.Clone(ext), make([]byte, 64)...))
+		damage("decode", err)
+		if int(i.Stored) <= len(ext) && i.BlockShift == 0 && i.Plain <= 1<<20 {
+			// Past the tag: what the decoder makes of hostile compressed bytes.
+			c := Checked{info: &i, stored: ext[:i.Stored]}
+			dst := bytes.Repeat([]byte{0xAA}, int(i.Plain))
+			err := c.Decode(dst)
+			damage("zstd", err)
+			if err != nil && len(bytes.Trim(dst, "\x00")) != 0 {
+				t.Fatal("bytes left behind by a failure")
 			}
 		}
 	})

@@ -48,7 +48,8 @@ type Extractor struct {
 	finished atomic.Bool
 
 	mu      sync.Mutex
-	made    map[string]bool // directories that did not exist before
+	made    map[string]bool // directories that are this run's to finish
+	found   map[string]bool // those of them that existed before
 	final   map[string]Meta // what Finish gives them
 	skipped map[string]bool // of Preflight
 
@@ -67,7 +68,7 @@ func NewExtractor(dest string, opt ExtractOptions) (*Extractor, error) {
 	}
 	x := &Extractor{
 		opt: opt, host: dest,
-		made: make(map[string]bool), final: make(map[string]Meta), skipped: make(map[string]bool),
+		made: make(map[string]bool), found: make(map[string]bool), final: make(map[string]Meta), skipped: make(map[string]bool),
 		temps: make(map[string]*cached[string]),
 	}
 	if _, err := os.Stat(dest); errors.Is(err, fs.ErrNotExist) {
@@ -82,7 +83,7 @@ func NewExtractor(dest string, opt ExtractOptions) (*Extractor, error) {
 		return nil, err
 	}
 	x.anon = x.canLink()
-	if !x.anon && !x.fresh {
+	if !x.fresh {
 		removeStale(x.top.dir)
 	}
 	return x, nil
@@ -179,11 +180,11 @@ func (x *Extractor) openDir(path string) (*dir, error) {
 		}
 		return nil, x.fail("open", path, err)
 	}
-	if !x.anon {
+	if !x.fresh {
 		x.mu.Lock()
-		made := x.made[path]
+		found := !x.made[path] || x.found[path]
 		x.mu.Unlock()
-		if !made {
+		if found {
 			removeStale(d)
 		}
 	}
@@ -253,6 +254,11 @@ func (x *Extractor) Mkdir(path pathsafe.Path, m Meta) error {
 		x.mu.Unlock()
 		if !made && !x.opt.Overwrite {
 			return nil
+		}
+		if !made {
+			x.mu.Lock()
+			x.found[p] = true
+			x.mu.Unlock()
 		}
 		if there.Mode&0o700 != 0o700 && !x.opt.NoPermissions {
 			if err := x.unlock(p, there); err != nil {

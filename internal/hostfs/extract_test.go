@@ -420,6 +420,12 @@ func TestExtractOptions(t *testing.T) {
 }
 
 func TestStaleTemps(t *testing.T) {
+	for _, opt := range []ExtractOptions{{}, {Overwrite: true}} {
+		t.Run(fmt.Sprintf("overwrite=%v", opt.Overwrite), func(t *testing.T) { staleTemps(t, opt) })
+	}
+}
+
+func staleTemps(t *testing.T, opt ExtractOptions) {
 	dst := t.TempDir()
 	const gone = 1 << 22 // above what systems number processes to
 	stale := []string{fmt.Sprintf("%s%d-1", tempOwner, gone), filepath.Join("d", fmt.Sprintf("%s%d-7", tempOwner, gone))}
@@ -432,8 +438,9 @@ func TestStaleTemps(t *testing.T) {
 			t.Errorf("%s is not taken for stale", f)
 		}
 	}
-	x, err := NewExtractor(dst, ExtractOptions{})
+	x, err := NewExtractor(dst, opt)
 	check(t, err)
+	check(t, x.Mkdir(path(t, "d"), Meta{Kind: KindDir, Mode: 0o755, MtimeSec: 5}))
 	check(t, x.WriteFile(path(t, "d/f"), plain, nil))
 	check(t, x.Finish())
 	got := tree(t, dst)
@@ -443,9 +450,9 @@ func TestStaleTemps(t *testing.T) {
 		}
 	}
 	for _, f := range stale {
-		// Where temporary files have no names nobody left any, and nobody looks.
-		if _, ok := got[f]; ok != anonTemps {
-			t.Errorf("%s is there: %v", f, ok)
+		// Even where files need no temporary names, replacing something and trying that out do.
+		if _, ok := got[f]; ok {
+			t.Errorf("%s is still there", f)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"encoding/binary"
+	"fmt"
 
 	"github.com/zeebo/blake3"
 
@@ -164,8 +165,11 @@ func (m *Commit) Carry(old *Commit) { m.unknown = old.unknown }
 // DecodeCommit reads a commit block whose digest is right. The result shares no memory with b.
 func DecodeCommit(b []byte, s *Super) (*Commit, error) {
 	c := format.NewCursor(b, "commit block", s.CommitOff)
-	if string(c.Bytes(4)) != commitMagic || c.U16() != commitVersion {
-		c.Fail("not a commit block of version 1")
+	if string(c.Bytes(4)) != commitMagic {
+		c.Fail("not a commit block")
+	}
+	if v := c.U16(); c.Err() == nil && v != commitVersion {
+		return nil, &format.Error{Kind: format.ErrVersion, Record: "commit block", Offset: s.CommitOff, Detail: fmt.Sprintf("version %d", v)}
 	}
 	if c.U16() != 0 || c.U64() != s.Generation {
 		c.Fail("generation differs from the superblock's")
@@ -178,6 +182,8 @@ func DecodeCommit(b []byte, s *Super) (*Commit, error) {
 		tag, flags, size := c.U16(), c.U16(), c.U32()
 		if int64(size) > int64(c.Len()) || tag <= last {
 			c.Fail("field too long or out of order")
+		}
+		if c.Err() != nil { // also when what is left is too short for a field
 			break
 		}
 		last = tag

@@ -3,6 +3,7 @@ package journal
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/bits"
 
@@ -101,7 +102,7 @@ func decodeSuper(b []byte, off int64) (*Super, error) {
 	}
 	s.Sector = 1 << (shift & 63)
 	switch {
-	case !format.SectorOK(s.Sector):
+	case shift > 63 || !format.SectorOK(s.Sector):
 		c.Fail("sector size is neither 512 nor 4096")
 	case s.Generation == 0:
 		c.Fail("generation 0")
@@ -198,9 +199,9 @@ func checksum(b []byte) []byte {
 // ErrNotLockbox, ErrVersion and ErrCorrupt.
 func DecodeCopies(b []byte) (*Copies, error) {
 	var c Copies
+	var supers [copies]*Super // nil where a copy is not valid
 	seen, textMode := false, false
-	var other *Super // a valid superblock that is not current, to recognise a fork
-	var otherErr error
+	var damage, later error
 	for i := range copies {
 		off, _, _ := place(i)
 		c.bad[i] = true
@@ -217,58 +218,58 @@ func DecodeCopies(b []byte) (*Copies, error) {
 		if !validCopy(page, i) {
 			// A later version may have another checksum; believe its number only when two pages agree on it.
 			if v := binary.LittleEndian.Uint16(page[8:]); v != format.Version && i >= 2 && string(b[off-2*format.PageSize:][:10]) == string(page[:10]) {
-				otherErr = &format.Error{Kind: format.ErrVersion, Record: "superblock", Offset: off, Detail: fmt.Sprintf("version %d", v)}
+				later = &format.Error{Kind: format.ErrVersion, Record: "superblock", Offset: off, Detail: fmt.Sprintf("version %d", v)}
 			}
 			continue
 		}
-		c.bad[i] = false
-		raw := page[:superSummed]
-		if c.raw != nil && bytes.Equal(raw, c.raw) {
-			c.current[i] = true
-			continue
-		}
-		s, err := decodeSuper(raw, off)
-		if err != nil {
-			c.bad[i] = true
-			otherErr = err
-			continue
-		}
+		s, err := decodeSuper(page[:superSummed], off)
 		switch {
-		case c.Current == nil || s.Generation > c.Current.Generation:
-			other = c.Current
-			c.Current, c.raw = s, raw
-			c.current = [copies]bool{}
-			c.current[i] = true
-		case s.Generation == c.Current.Generation:
-			return nil, format.Corrupt("superblock", off, "two different states claim generation %d: the archive has been forked", s.Generation)
+		case errors.Is(err, format.ErrVersion):
+			later = err
+		case err != nil:
+			damage = err
 		default:
-			other = s
+			c.bad[i] = false
+			supers[i] = s
+			if c.Current == nil || s.Generation > c.Current.Generation {
+				c.Current, c.raw = s, page[:superSummed]
+			}
 		}
 	}
 	switch {
-	case c.Current != nil && other != nil && other.Archive != c.Current.Archive:
-		return nil, format.Corrupt("superblock", 0, "copies of two different archives")
-	case c.Current != nil && isVersion(otherErr):
-		// A valid copy that this program does not understand may be the newer one.
-		return nil, otherErr
-	case c.Current != nil:
-		c.raw = bytes.Clone(c.raw)
-		return &c, nil
-	case otherErr != nil:
-		return nil, otherErr
-	case seen && len(b) < format.CopiesSize:
+	case later != nil:
+		// A valid copy that this program does not understand may be the newest one.
+		return nil, later
+	case c.Current == nil && damage != nil:
+		return nil, damage
+	case c.Current == nil && seen && len(b) < format.CopiesSize:
 		return nil, format.Corrupt("superblock", 0, "file cut short: %d bytes", len(b))
-	case seen:
+	case c.Current == nil && seen:
 		return nil, format.Corrupt("superblock", 0, "none of the four copies is valid")
-	case textMode:
+	case c.Current == nil && textMode:
 		return nil, format.Corrupt("superblock", 0, "the file was changed by a text-mode transfer")
+	case c.Current == nil:
+		return nil, &format.Error{Kind: format.ErrNotLockbox, Offset: -1}
 	}
-	return nil, &format.Error{Kind: format.ErrNotLockbox, Offset: -1}
-}
-
-func isVersion(err error) bool {
-	e, ok := err.(*format.Error)
-	return ok && e.Kind == format.ErrVersion
+	for i, s := range supers {
+		if s == nil {
+			continue
+		}
+		off, _, _ := place(i)
+		if s.Archive != c.Current.Archive {
+			return nil, format.Corrupt("superblock", off, "copies of two different archives")
+		}
+		// Any two are compared, not only those of the newest generation: a fork further back means that
+		// two programs have written here, each without the other.
+		for _, o := range supers[:i] {
+			if o != nil && o.Generation == s.Generation && *o != *s {
+				return nil, format.Corrupt("superblock", off, "two different states claim generation %d: the archive has been forked", s.Generation)
+			}
+		}
+		c.current[i] = *s == *c.Current
+	}
+	c.raw = bytes.Clone(c.raw)
+	return &c, nil
 }
 
 // looksTextMode recognises a magic whose line ends or high bit a text-mode transfer has changed.

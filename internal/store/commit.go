@@ -69,7 +69,8 @@ func (w writerAt) WriteAt(b []byte, off int64) (int, error) {
 }
 
 // unchanged refuses an archive that something else has changed since this handle last looked (C0): the
-// path names another file, the copies differ, or the file is shorter than its root says.
+// path names another file, the copies differ, or the file is shorter than its root says. The handle is
+// poisoned then: what it would overwrite or wipe may belong to somebody by now.
 func (a *Archive) unchanged() error {
 	if a.temp != nil {
 		return nil
@@ -79,7 +80,7 @@ func (a *Archive) unchanged() error {
 		return err
 	}
 	changed := func(detail string) error {
-		return &format.Error{Kind: format.ErrChanged, Offset: -1, Detail: detail}
+		return a.poisoned(&format.Error{Kind: format.ErrChanged, Offset: -1, Detail: detail})
 	}
 	if !same {
 		return changed("its path now names another file")
@@ -124,6 +125,9 @@ func (t *Tx) Commit(ctx context.Context) (Summary, error) {
 
 func (t *Tx) commit(ctx context.Context) error {
 	a := t.a
+	if err := a.unchanged(); err != nil && !skip(noChangeCheck) { // before the first node is written
+		return err
+	}
 	treeStart := time.Now()
 	if err := t.sortEntries(); err != nil {
 		return err
@@ -335,6 +339,9 @@ func (a *Archive) mirror() error {
 // (C5 to C8). It leaves what a reader of an older generation still needs to the next chance.
 func (a *Archive) tidy() error {
 	defer since(&a.stats.tidy, time.Now())
+	if err := a.unchanged(); err != nil && !skip(noChangeCheck) {
+		return err
+	}
 	if !skip(wipeUnmirrored) {
 		if err := a.mirror(); err != nil { // before anything destructive
 			return err

@@ -117,13 +117,8 @@ func (c *compaction) prepare(ctx context.Context) (int64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	switch {
-	case !a.writer:
-		return 0, errors.New("archive is open for reading only")
-	case a.closed:
-		return 0, fs.ErrClosed
-	case a.temp != nil || a.tx != nil:
-		return 0, errors.New("an archive with an open transaction cannot be compacted")
+	if err := a.compactable(); err != nil {
+		return 0, err
 	}
 	before, err := a.f.Size()
 	if err != nil {
@@ -145,6 +140,20 @@ func (c *compaction) prepare(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	return before, nil
+}
+
+func (a *Archive) compactable() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case !a.writer:
+		return errors.New("archive is open for reading only")
+	case a.closed:
+		return fs.ErrClosed
+	case a.temp != nil || a.tx != nil:
+		return errors.New("an archive with an open transaction cannot be compacted")
+	}
+	return a.poison
 }
 
 func (c *compaction) run(ctx context.Context) error {
@@ -335,7 +344,11 @@ func (c *compaction) arrange(ctx context.Context) error {
 		}
 	}
 	c.total = c.moved + c.misplaced()
-	if err := c.fill(ctx, fill); err != nil {
+	reach := c.packedEnd()
+	if !clear {
+		reach = a.cur.super.End // where nodes are in the way, every step down helps
+	}
+	if err := c.fill(ctx, fill, reach); err != nil {
 		return err
 	}
 	if clear {
@@ -356,12 +369,19 @@ func (c *compaction) misplaced() (n int64) {
 	return n
 }
 
-// fill moves frames from the end into holes, as long as any fits.
-func (c *compaction) fill(ctx context.Context, r rearrangement) error {
-	for {
+// maxMoves bounds how often a frame is moved, on average.
+const maxMoves = 4
+
+// fill moves frames from the end into holes before reach, as long as any fits.
+func (c *compaction) fill(ctx context.Context, r rearrangement, reach int64) error {
+	for c.moved <= maxMoves*c.frames {
 		some, err := c.step(ctx, r, func(t *Tx) (bool, error) {
 			t.space.floor = c.zone
-			moves, least := planFill(c.places, t.space.usable, min(c.packedEnd(), c.zone), c.opt.batch)
+			holes := t.space.usable
+			if need := min(c.nodes, ownRoom) + 64<<10; t.space.free(c.zone) < need {
+				holes = withhold(holes, need)
+			}
+			moves, least := planFill(c.places, holes, c.packedEnd(), reach, c.opt.batch)
 			t.compact.least = least
 			return len(moves) > 0, c.apply(t, moves)
 		})
@@ -370,6 +390,7 @@ func (c *compaction) fill(ctx context.Context, r rearrangement) error {
 		}
 		c.settled()
 	}
+	return nil
 }
 
 // slide closes the gaps that are left, when they are worth it: it moves the frames above them down, each

@@ -31,8 +31,8 @@ const (
 const sequentialHole = 2 << 20
 
 // planFill moves frames that reach beyond packed, where all frames would end if they stood side by
-// side, into the free extents before it. least is the length of the shortest one that could not move.
-func planFill(places []place, holes []journal.Planned, packed, batch int64) (moves []move, least int64) {
+// side, into the free extents before reach. least is the length of the shortest one that could not move.
+func planFill(places []place, holes []journal.Planned, packed, reach, batch int64) (moves []move, least int64) {
 	first, _ := slices.BinarySearchFunc(places, packed, func(p place, off int64) int { return cmp.Compare(p.End(), off+1) })
 	tail := places[first:]
 	bySize := make([]int, len(tail)) // indices of tail
@@ -59,7 +59,7 @@ func planFill(places []place, holes []journal.Planned, packed, batch int64) (mov
 	}
 	next, bytes := 0, int64(0)
 	for _, hole := range holes {
-		for hole.Len > 0 && hole.Off < packed && bytes < batch && len(moves) < batchMoves {
+		for hole.Len > 0 && hole.Off < reach && bytes < batch && len(moves) < batchMoves {
 			i := -1
 			for next < len(tail) && used[next] {
 				next++
@@ -141,4 +141,19 @@ func total(moves []move) (n int64) {
 		n += m.Len
 	}
 	return n
+}
+
+// withhold returns holes without the last bytes of them, at least need, which the transaction's nodes and
+// commit block will take.
+func withhold(holes []journal.Planned, need int64) []journal.Planned {
+	holes = slices.Clone(holes)
+	for n := len(holes); n > 0 && need > 0; n-- {
+		last := &holes[n-1]
+		take := min(last.Len, need)
+		need -= take
+		if last.Len -= take; last.Len == 0 {
+			holes = holes[:n-1]
+		}
+	}
+	return holes
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -146,6 +147,42 @@ func TestCompactOnFullDisk(t *testing.T) {
 	w.tight(CreateOptions{Level: frames.LevelNone})
 }
 
+// Holes that frames would fill to the last sector leave room for the transactions' own nodes.
+func TestCompactOnFullDiskExactHoles(t *testing.T) {
+	for extra := int64(0); extra <= 64<<10; extra += 8 << 10 {
+		w := newWorld(t, 1, Options{Jobs: 1})
+		w.create(CreateOptions{Level: frames.LevelNone})
+		r := rand.New(rand.NewPCG(1, 1))
+		for i := range 8 {
+			w.change(func(tx *Tx) { w.add(tx, map[string][]byte{fmt.Sprint("f", i): randomBytes(r, 300_000)}) })
+		}
+		w.change(func(tx *Tx) {
+			for _, p := range []string{"f0", "f2", "f4"} {
+				if err := tx.Remove(mustPath(p)); err != nil {
+					t.Fatal(err)
+				}
+				delete(w.model, p)
+			}
+		})
+		w.mem.Limit = int64(len(w.mem.Bytes(name))) + extra
+		a, err := OpenWrite(ctx, name, w.opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.Compact(ctx, CompactOptions{}); err != nil && !errors.Is(err, syscall.ENOSPC) {
+			t.Fatal(err)
+		}
+		if err := a.Close(); err != nil {
+			t.Fatal(err)
+		}
+		w.compact(CompactOptions{Within: true})
+		w.check()
+		if got, want := int64(len(w.mem.Bytes(name))), w.fresh(CreateOptions{Level: frames.LevelNone}); got > want+want/20+64<<10 {
+			t.Errorf("%d bytes to spare: %d bytes, a fresh archive has %d", extra, got, want)
+		}
+	}
+}
+
 // On the way the file grows by no more than is promised.
 func TestCompactGrowth(t *testing.T) {
 	w := holed(t, 10)
@@ -216,5 +253,52 @@ func TestCompactFindsDamage(t *testing.T) {
 	}
 	if damaged == 0 {
 		t.Error("the damage has vanished")
+	}
+}
+
+// What is removed after an interrupted compaction is gone: the copies that moving it has left are wiped, too.
+func TestRemoveAfterInterruptedCompaction(t *testing.T) {
+	const gone = "d3/large11"
+	for n := 1; n < 12; n++ {
+		w := holed(t, 14)
+		secret := w.model[gone]
+		if secret == nil {
+			t.Fatal("the file is not there")
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		superblocks := 0
+		w.mem.Hook = func(op vfs.Op) error {
+			if op.Kind == vfs.OpWrite && op.Off < format.CopiesSize {
+				if superblocks++; superblocks == 4*n+1 {
+					cancel()
+				}
+			}
+			return nil
+		}
+		a, err := OpenWrite(ctx, name, w.opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.Compact(ctx, CompactOptions{batch: 700_000}); err != nil && !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		cancel()
+		if err := a.Close(); err != nil {
+			t.Fatal(err)
+		}
+		w.mem.Hook = nil
+		w.change(func(tx *Tx) {
+			if err := tx.Remove(mustPath(gone)); err != nil {
+				t.Fatal(err)
+			}
+		})
+		delete(w.model, gone)
+		b := w.mem.Bytes(name)
+		for k := 0; k+32 <= len(secret); k += 997 {
+			if i := bytes.Index(b, secret[k:k+32]); i >= 0 {
+				t.Fatalf("interrupted after %d commits: byte %d of what was removed is still at offset %d", n, k, i)
+			}
+		}
+		w.check()
 	}
 }

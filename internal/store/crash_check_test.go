@@ -375,7 +375,12 @@ func (r *run) guard(sim *vfs.Sim, where func() string) func(vfs.SimOp) {
 	var allowed []format.Extent
 	known, any := false, false
 	return func(op vfs.SimOp) {
-		if op.Kind != vfs.OpWrite && op.Kind != vfs.OpTruncate {
+		switch op.Kind {
+		case vfs.OpSync:
+			known = false
+			return
+		case vfs.OpWrite, vfs.OpTruncate:
+		default:
 			return
 		}
 		if op.Off < format.DataStart && op.Kind == vfs.OpWrite {
@@ -411,33 +416,28 @@ func (r *run) guard(sim *vfs.Sim, where func() string) func(vfs.SimOp) {
 }
 
 // mayWrite returns what a writer may write: the extents that the current root plans to wipe or to write
-// again, of its sets and of the free tree, as far as all four copies are past the generation that retired
-// them, and everything past its end.
-// any: there is no archive yet.
+// again, of its sets and of the free tree, as far as all four copies, in the cache and on the disk, are
+// past the generation that retired them, and everything past its end. any: there is no archive yet.
 func mayWrite(sim *vfs.Sim) (allowed []format.Extent, any bool) {
 	f, err := sim.Open(archive, false)
 	if err != nil {
 		return nil, true
 	}
 	defer f.Close()
-	front := make([]byte, format.CopiesSize)
-	if _, err := f.ReadAt(front, 0); err != nil {
+	c, least := generations(f)
+	if c == nil {
 		return nil, false
 	}
-	c, err := journal.DecodeCopies(front)
-	if err != nil {
-		return nil, false
-	}
-	least := c.Current.Generation
-	for i := range 4 {
-		alone := make([]byte, format.CopiesSize)
-		copy(alone[i*format.PageSize:][:format.PageSize], front[i*format.PageSize:])
-		if x, err := journal.DecodeCopies(alone); err != nil {
+	sim.Pending().Each(vfs.Spread{}, nil, func(durable *vfs.Sim, _ vfs.Rule) bool {
+		d, err := durable.Open(archive, false)
+		if err != nil {
 			least = 0
-		} else {
-			least = min(least, x.Current.Generation)
+			return false
 		}
-	}
+		_, onDisk := generations(d)
+		least = min(least, onDisk)
+		return false
+	})
 	m, _, err := journal.ReadCommit(f, c.Current)
 	if err != nil {
 		return nil, false
@@ -449,6 +449,32 @@ func mayWrite(sim *vfs.Sim) (allowed []format.Extent, any bool) {
 	}
 	slices.SortFunc(allowed, func(x, y format.Extent) int { return cmp.Compare(x.Off, y.Off) })
 	return append(allowed, format.Extent{Off: c.Current.End, Len: format.MaxLogicalEnd - c.Current.End}), false
+}
+
+// generations returns what the copies of an archive say, and the lowest generation that one of them names.
+func generations(f vfs.File) (*journal.Copies, uint64) {
+	front := make([]byte, format.CopiesSize)
+	if _, err := f.ReadAt(front, 0); err != nil {
+		return nil, 0
+	}
+	c, err := journal.DecodeCopies(front)
+	if err != nil {
+		return nil, 0
+	}
+	if c.AllEqual() {
+		return c, c.Current.Generation
+	}
+	least := c.Current.Generation
+	for i := range 4 {
+		alone := make([]byte, format.CopiesSize)
+		copy(alone[i*format.PageSize:][:format.PageSize], front[i*format.PageSize:])
+		x, err := journal.DecodeCopies(alone)
+		if err != nil {
+			return c, 0
+		}
+		least = min(least, x.Current.Generation)
+	}
+	return c, least
 }
 
 // rawNodes reads nodes without checking their tags.

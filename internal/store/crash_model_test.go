@@ -317,8 +317,12 @@ func tall(seed uint64) *script {
 	s := newScript(seed)
 	s.posts = [2]*body{s.body(700), s.body(300)}
 	s.session("create").create = true
-	big, keep := s.component(16), s.component(16)
-	s.tx("big", commits, []put{{keep, s.body(1500)}, {big, s.body(1300 << 10)}}, nil)
+	filler, big := s.component(16), s.component(16)
+	s.tx("first files", commits, []put{{s.component(16), s.body(1500)}, {filler, s.body(40 << 10)}}, nil)
+	s.session("make room")
+	s.tx("make room", commits, nil, []string{filler})
+	s.session("add at the end")
+	s.tx("add at the end", commits, []put{{big, s.body(1100 << 10)}}, nil)
 	s.session("remove the end")
 	s.tx("remove the end", commits, nil, []string{big})
 	s.session("add again")

@@ -260,8 +260,10 @@ func (r *run) unmirrored(l *live) {
 			x := img.Clone()
 			flip(x, int64(n)*format.PageSize+60)
 			r.tally.rots.Add(1)
-			r.check(x, true, fmt.Sprintf("%s, acknowledged, copy %d rotted", r.where, n), window{acked: l.window.acked, ever: l.window.ever}, 0)
+			r.check4(x, fmt.Sprintf("%s, acknowledged, copy %d rotted", r.where, n), window{acked: l.window.acked, ever: l.window.ever})
 		}
+		// The older state is still in the other pair of copies and whole in the file.
+		r.rotRoot(img, r.where+", acknowledged, root rotted")
 		return true
 	})
 }
@@ -299,20 +301,9 @@ func (r *run) rot(sim *vfs.Sim, where string, w window) {
 		r.tally.rots.Add(1)
 		r.check4(x, fmt.Sprintf("%s, pair %d rotted", where, pair), only)
 	}
-	f, err := sim.Open(archive, false)
-	if err != nil {
-		fail(inv4, where, "%v", err)
-	}
-	c, err := journal.ReadCopies(f)
-	if err := errors.Join(err, f.Close()); err != nil {
-		fail(inv4, where, "%v", err)
-	}
 	for range 3 {
-		x := sim.Clone()
-		flip(x, c.Current.CommitOff+int64(r.r.IntN(int(c.Current.CommitLen))))
-		r.rotRoot(x, where+", root rotted")
+		r.rotRoot(sim.Clone(), where+", root rotted")
 	}
-	// The same while the older state is still in the other pair of copies and whole in the file.
 }
 
 // check4 is check, with what it finds put down to invariant 4.
@@ -326,9 +317,18 @@ func (r *run) check4(x *vfs.Sim, where string, w window) {
 	r.check(x, true, where, w, 0)
 }
 
-// rotRoot expects an error, and no older state.
+// rotRoot flips a bit of the current commit block and expects an error, and no older state.
 func (r *run) rotRoot(x *vfs.Sim, where string) {
 	r.tally.rots.Add(1)
+	f, err := x.Open(archive, false)
+	if err != nil {
+		fail(inv4, where, "%v", err)
+	}
+	c, err := journal.ReadCopies(f)
+	if err := errors.Join(err, f.Close()); err != nil {
+		fail(inv4, where, "%v", err)
+	}
+	flip(x, c.Current.CommitOff+int64(r.r.IntN(int(c.Current.CommitLen))))
 	if f, err := r.read(x); !errors.Is(err, format.ErrCorrupt) {
 		fail(inv4, where, "reading gave generation %d, %v", f.gen, err)
 	}

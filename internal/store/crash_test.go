@@ -3,6 +3,7 @@ package store_test
 import (
 	"flag"
 	"fmt"
+	"regexp"
 	"runtime/debug"
 	"sync"
 	"testing"
@@ -12,7 +13,10 @@ import (
 	"lockbox/internal/vfs"
 )
 
-var crashSeeds = flag.Int("crash.seeds", 0, "run the crash sweep at full length with this many seeds")
+var (
+	crashSeeds = flag.Int("crash.seeds", 0, "run the crash sweep at full length with this many seeds")
+	crashRun   = flag.String("crash.run", "", "only the runs of the sweep that match")
+)
 
 // combos are the kinds of archives and disks that the sweep runs on.
 var combos = []Combo{
@@ -33,6 +37,11 @@ var (
 		nested:    vfs.Spread{Exhaustive: 8, Steps: 1, Random: 1, Garbage: 1},
 		nestEvery: 100, postEvery: 400, killEvery: 40, faultEvery: 41,
 	}
+	hunting = effort{
+		images:    vfs.Spread{Exhaustive: 32, Steps: 3, Random: 2, Garbage: 2},
+		nested:    vfs.Spread{Exhaustive: 8, Steps: 1, Random: 1, Garbage: 1},
+		nestEvery: 64, postEvery: 256, killEvery: 8, faultEvery: 19,
+	}
 	thorough = effort{
 		images:    vfs.Spread{Exhaustive: 1 << 10, Steps: 12, Random: 12, Garbage: 6},
 		nested:    vfs.Spread{Exhaustive: 16, Steps: 2, Random: 2, Garbage: 2},
@@ -47,18 +56,23 @@ type task struct {
 	run  *run
 }
 
-// tasks lists the runs of a sweep; run k of them works on combo k, k+1, … so that few seeds meet all.
+// tasks lists the runs of a sweep. The longest script meets every combo, the others, which come first, one
+// a seed.
 func tasks(seed uint64, e effort, t *tally) (list []task) {
-	for i, s := range scripts {
-		for k, c := range combos {
-			if i > 0 && k != (i+int(seed))%len(combos) {
-				continue // the longest script meets every combo, the others one a seed
-			}
-			list = append(list,
-				task{fmt.Sprintf("%s, crash, seed %d, %v", s.name, seed, c), (*run).crash, newRun(seed, c, s.make(seed), e, t)},
-				task{fmt.Sprintf("%s, faults, seed %d, %v", s.name, seed, c), (*run).faults, newRun(seed, c, s.make(seed), e, t)})
-		}
+	add := func(name string, fn func(*run), script func(uint64) *script, c Combo) {
+		list = append(list, task{fmt.Sprintf("%s, seed %d, %v", name, seed, c), fn, newRun(seed, c, script(seed), e, t)})
 	}
+	both := func(name string, script func(uint64) *script, c Combo) {
+		add(name+", crash", (*run).crash, script, c)
+		add(name+", faults", (*run).faults, script, c)
+	}
+	for i, s := range scripts[1:] {
+		both(s.name, s.make, combos[(i+int(seed))%len(combos)])
+	}
+	for _, c := range combos {
+		both(scripts[0].name, scripts[0].make, c)
+	}
+	add("lost locks", (*run).lostLocks, everyday, combos[int(seed)%len(combos)])
 	return list
 }
 
@@ -73,9 +87,13 @@ func TestCrash(t *testing.T) {
 	var all tally
 	start := time.Now()
 	var group sync.WaitGroup
+	only := regexp.MustCompile(*crashRun)
 	limit := make(chan struct{}, 2)
 	for seed := 1; seed <= seeds; seed++ {
 		for _, k := range tasks(uint64(seed), e, &all) {
+			if !only.MatchString(k.name) {
+				continue
+			}
 			limit <- struct{}{}
 			group.Go(func() {
 				defer func() { <-limit }()

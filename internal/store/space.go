@@ -66,6 +66,15 @@ func (s *space) lowest(n int64, keep bool, floor int64) int {
 	return -1
 }
 
+// free is how much can be allocated from off on, below limit.
+func (s *space) free(off int64) int64 {
+	n := max(s.limit-s.end, 0)
+	for i := s.find(off); i < len(s.usable); i++ {
+		n += s.usable[i].End() - max(s.usable[i].Off, off)
+	}
+	return n
+}
+
 // take gives out exactly e, which lies in one usable extent.
 func (s *space) take(e format.Extent) {
 	s.split(e.Off)

@@ -298,12 +298,19 @@ func (s *Sim) Edit(name string, off int64, b []byte) {
 	for len(b) > 0 && off < n.size {
 		k := int(off / int64(s.sector))
 		in := int(off % int64(s.sector))
-		for _, side := range []*[]*simPage{&n.cache, &n.durable} {
-			n.own()
-			*side = grown(*side, k+1)
-			p := newPage((*side)[k], s.sector)
+		n.own()
+		n.cache, n.durable = grown(n.cache, k+1), grown(n.durable, k+1)
+		same := n.cache[k] == n.durable[k]
+		edited := func(old *simPage) *simPage {
+			p := newPage(old, s.sector)
 			copy(p.b[in:], b)
-			(*side)[k] = p
+			return p
+		}
+		n.cache[k] = edited(n.cache[k])
+		if same {
+			n.durable[k] = n.cache[k]
+		} else {
+			n.durable[k] = edited(n.durable[k])
 		}
 		m := min(len(b), s.sector-in)
 		b, off = b[m:], off+int64(m)

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"lockbox/internal/hostfs"
+	"lockbox/internal/index"
+	"lockbox/internal/pathsafe"
+	"lockbox/internal/store"
+)
+
+// added takes note of what became of a source. The engine calls it in the order of the sources.
+func (r *adder) added(got store.Added) {
+	p := <-r.waiting
+	if got.Err != nil {
+		if tooManyOpen(got.Err) {
+			if r.fatal == nil {
+				r.fatal = exhausted(p.host, got.Err)
+				r.cancel()
+			}
+			return
+		}
+		r.leftOut(got.Path, p, got.Err)
+		return
+	}
+	r.remove = append(r.remove, p.remove...)
+	action := "added"
+	if p.replaces {
+		action = "replaced"
+	}
+	if r.unchanged(&p, &got) {
+		action = "unchanged"
+	}
+	r.count(got.Path, p, got.Bytes, action)
+}
+
+// count adds an entry to the sums and writes its line.
+func (r *adder) count(path pathsafe.Path, p pending, bytes int64, action string) {
+	if p.kind == index.File {
+		r.files++
+	} else {
+		r.others++
+	}
+	r.bytes += bytes
+	if p.unlisted != nil {
+		r.skipped++
+		r.a.fail(&failure{code: exitSkipped, err: fmt.Errorf("the contents of %s were left out: %w", quoted(p.host), withoutPath(p.unlisted))})
+	}
+	r.actionLine(path, action, p.unlisted != nil)
+}
+
+// actionLine tells machines of one entry. An error stays in the output; what was added is safe all the
+// same.
+func (r *adder) actionLine(path pathsafe.Path, action string, incomplete bool) {
+	if !r.a.g.json {
+		return
+	}
+	o := r.line.begin().bytes("path", path.String()).str("action", action)
+	if incomplete {
+		o.bool("incomplete", true)
+	}
+	_, _ = r.a.out.Write(o.line())
+}
+
+// leftOut names a source that was not stored.
+func (r *adder) leftOut(path pathsafe.Path, p pending, err error) {
+	a, host := r.a, quoted(p.host)
+	reason := withoutPath(err)
+	switch {
+	case errors.Is(err, context.Canceled):
+		return // the command as a whole says so
+	case errors.Is(err, hostfs.ErrExcluded):
+		// That is what was asked for; it is only odd to ask for both.
+		a.say.Warnf("%s was left out by %s", host, r.ruleFlags())
+		r.actionLine(path, "excluded", false)
+		return
+	case errors.Is(err, hostfs.ErrSelf):
+		a.note(exitSkipped)
+		a.say.Warnf("%s was left out: it is the archive itself", host)
+	case errors.Is(err, hostfs.ErrSkipped):
+		a.note(exitSkipped)
+		a.say.Warnf("%s was left out: %s", host, strings.TrimPrefix(reason.Error(), hostfs.ErrSkipped.Error()+": "))
+	default:
+		a.fail(&failure{code: exitSkipped, err: fmt.Errorf("%s was left out: %w", host, reason)})
+	}
+	r.skipped++
+	r.actionLine(path, "skipped", false)
+}
+
+// ruleFlags names the flags that can have excluded something.
+func (r *adder) ruleFlags() string {
+	var exclude, file bool
+	for _, rule := range r.opt.rules {
+		exclude = exclude || rule.kind == ruleExclude
+		file = file || rule.kind == ruleFile
+	}
+	switch {
+	case exclude && file:
+		return "--exclude or --exclude-from"
+	case file:
+		return "--exclude-from"
+	}
+	return "--exclude"
+}
+
+// exhausted is the error for sources that cannot be opened because too many files are open. Each one more
+// would fail the same way, so that the command ends instead of leaving all of them out.
+func exhausted(host string, err error) error {
+	return &failure{
+		code: exitFailed, err: fmt.Errorf("nothing was changed: %s cannot be opened: %w", quoted(host), withoutPath(err)),
+		hint: "the limit of open files is too low; ulimit -n shows and sets it",
+	}
+}
+
+// report says what was done.
+func (r *adder) report(sum store.Summary) error {
+	nothing := r.files+r.others == 0
+	if nothing && r.made && r.skipped > 0 {
+		return &failure{code: exitFailed, err: fmt.Errorf("nothing was added: all of it was left out, and no archive %s was made", quoted(r.opt.archive))}
+	}
+	if nothing && r.made {
+		r.a.say.Warnf("nothing was added, so no archive %s was made", quoted(r.opt.archive))
+	}
+	unchanged := r.files + r.others - min(r.files+r.others, uint64(sum.Added+sum.Replaced))
+	if r.a.g.json {
+		return r.reportJSON(sum, unchanged)
+	}
+	if r.a.g.quiet {
+		return nil
+	}
+	end := fmt.Sprintf(", generation %d\n", sum.Generation)
+	what := countEntries(r.files, r.others) + ", " + humanBytes(r.bytes)
+	switch {
+	case nothing && r.made:
+		return nil
+	case nothing && r.opt.dryRun:
+		what, end = "nothing would be added", "\n"
+	case nothing:
+		what = "nothing was added"
+	case r.opt.dryRun:
+		what, end = "would add "+what, "\n"
+	case unchanged == r.files+r.others:
+		what = "unchanged: " + what
+	case unchanged > 0:
+		what = fmt.Sprintf("added %s → %s, %s of them unchanged", what, humanBytes(sum.StoredBytes), comma(unchanged))
+	default:
+		what = fmt.Sprintf("added %s → %s", what, humanBytes(sum.StoredBytes))
+	}
+	_, err := r.a.out.WriteString(what + end)
+	return err
+}
+
+func (r *adder) reportJSON(sum store.Summary, unchanged uint64) error {
+	o := r.line.begin().open("summary").uint("entries", r.files+r.others).int("bytes", r.bytes).int("stored", sum.StoredBytes)
+	o.uint("skipped", r.skipped)
+	if !r.opt.dryRun {
+		o.uint("unchanged", unchanged)
+	}
+	o.uint("generation", sum.Generation).str("root", sum.Root.String())
+	if r.opt.dryRun {
+		o.bool("dry_run", true)
+	}
+	_, err := r.a.out.Write(o.close().line())
+	return err
+}
+
+// countEntries says how many files there are, and how many directories and links beside them.
+func countEntries(files, others uint64) string {
+	s := plural(files, "file", "files")
+	if others > 0 {
+		s += " and " + plural(others, "other entry", "other entries")
+	}
+	return s
+}
