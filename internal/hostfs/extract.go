@@ -82,7 +82,11 @@ func NewExtractor(dest string, opt ExtractOptions) (*Extractor, error) {
 	if x.top, err = x.dirs.acquire(""); err != nil {
 		return nil, err
 	}
-	x.anon = x.canLink()
+	if x.anon, err = x.canLink(); err != nil {
+		x.dirs.release(x.top)
+		x.dirs.close()
+		return nil, x.fail("remove a trial file from", "", err)
+	}
 	if !x.fresh {
 		removeStale(x.top.dir)
 	}
@@ -91,14 +95,18 @@ func NewExtractor(dest string, opt ExtractOptions) (*Extractor, error) {
 
 // canLink tries out whether a file without a name can get one here. That needs a file system and a
 // system that go along, and no way of asking tells both.
-func (x *Extractor) canLink() bool {
+// The error is that the trial cannot be removed: no other way of writing would get on there.
+func (x *Extractor) canLink() (bool, error) {
 	f, err := x.top.createAnon(0o600)
 	if err != nil {
-		return false
+		return false, nil
 	}
 	defer f.close()
 	name := tempName()
-	return x.top.link(f, name) == nil && x.top.remove(name) == nil
+	if x.top.link(f, name) != nil {
+		return false, nil
+	}
+	return true, x.top.remove(name)
 }
 
 // writable finds out whether anything can be made in the destination itself.

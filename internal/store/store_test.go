@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"iter"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -29,7 +30,8 @@ type world struct {
 	mem   *vfs.MemFS
 	count *vfs.Counts
 	opt   Options
-	model map[string][]byte // nil: a directory
+	model map[string][]byte      // nil: not a file
+	meta  map[string]index.Entry // nil, or every entry of the model, but for the number of its content
 }
 
 const name = "a.lbx"
@@ -66,7 +68,14 @@ func (m memSource) Check() error {
 }
 
 func fileSource(path string, data []byte) Source {
-	e := index.Entry{Path: mustPath(path), Kind: index.File, Mode: 0o644, HasMtime: true, MtimeSec: 1e9, MtimeNsec: 7, Size: int64(len(data))}
+	return source(index.Entry{Path: mustPath(path), Kind: index.File, Mode: 0o644, HasMtime: true, MtimeSec: 1e9, MtimeNsec: 7, Size: int64(len(data))}, data)
+}
+
+// source offers an entry, and data when it is a file.
+func source(e index.Entry, data []byte) Source {
+	if e.Kind != index.File {
+		return Source{Entry: e}
+	}
 	return Source{Entry: e, Open: func() (Reader, index.Entry, error) { return memSource{Reader: bytes.NewReader(data)}, e, nil }}
 }
 
@@ -124,6 +133,12 @@ func (w *world) add(tx *Tx, files map[string][]byte) {
 			src = append(src, fileSource(p, files[p]))
 		}
 	}
+	w.addSources(tx, src, files)
+}
+
+// addSources adds sources whose bytes, where they are files, are data's.
+func (w *world) addSources(tx *Tx, src []Source, data map[string][]byte) {
+	w.t.Helper()
 	err := tx.Add(ctx, slices.Values(src), func(a Added) {
 		if a.Err != nil {
 			w.t.Errorf("%v: %v", a.Path, a.Err)
@@ -132,8 +147,36 @@ func (w *world) add(tx *Tx, files map[string][]byte) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	for p, d := range files {
-		w.model[p] = d
+	for _, s := range src {
+		p := s.Entry.Path.String()
+		w.model[p] = data[p]
+		if w.meta != nil {
+			w.meta[p] = s.Entry
+		}
+	}
+}
+
+func (w *world) remove(tx *Tx, p string) {
+	w.t.Helper()
+	if err := tx.Remove(mustPath(p)); err != nil {
+		w.t.Fatal(err)
+	}
+	delete(w.model, p)
+	delete(w.meta, p)
+}
+
+func (w *world) move(tx *Tx, from, to string) {
+	w.t.Helper()
+	if err := tx.Move(mustPath(from), mustPath(to)); err != nil {
+		w.t.Fatal(err)
+	}
+	w.model[to] = w.model[from]
+	delete(w.model, from)
+	if w.meta != nil {
+		e := w.meta[from]
+		e.Path = mustPath(to)
+		w.meta[to] = e
+		delete(w.meta, from)
 	}
 }
 
@@ -165,10 +208,15 @@ func (w *world) check() {
 		if !ok {
 			w.t.Fatalf("%v is in the archive, not in the model", e.Path)
 		}
-		if want == nil {
-			if e.Kind != index.Dir {
-				w.t.Fatalf("%v: %v", e.Path, e.Kind)
+		if w.meta != nil {
+			m := w.meta[e.Path.String()]
+			if m.Content = e.Content; !reflect.DeepEqual(e, m) {
+				w.t.Fatalf("%v is\n%+v, want\n%+v", e.Path, e, m)
 			}
+		} else if (want == nil) != (e.Kind != index.File) {
+			w.t.Fatalf("%v: %v", e.Path, e.Kind)
+		}
+		if want == nil {
 			continue
 		}
 		f, err := a.Open(&e)
@@ -180,8 +228,8 @@ func (w *world) check() {
 			w.t.Fatalf("%v: read %d bytes, want %d: %v", e.Path, len(got), len(want), err)
 		}
 	}
-	if seen != len(w.model) {
-		w.t.Fatalf("%d entries, want %d", seen, len(w.model))
+	if seen != len(w.model) || w.meta != nil && seen != len(w.meta) {
+		w.t.Fatalf("%d entries, want %d, %d", seen, len(w.model), len(w.meta))
 	}
 	got := map[string][]byte{}
 	var mu = make(chan struct{}, 1)
@@ -241,7 +289,8 @@ func textBytes(r *rand.Rand, n int) []byte {
 	return b.Bytes()[:n]
 }
 
-// TestModel runs random operations, with reopening, against a map.
+// TestModel runs random operations, with reopening, against a map: of the bytes of files and of all else that an
+// entry says.
 func TestModel(t *testing.T) {
 	seeds := uint64(12)
 	if testing.Short() {
@@ -251,14 +300,22 @@ func TestModel(t *testing.T) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 2))
 			w := newWorld(t, seed, Options{Jobs: 1 + int(seed%3)})
+			w.meta = map[string]index.Entry{}
 			sector := int64(512)
 			if seed%4 == 3 {
 				sector = 4096
 			}
-			w.create(CreateOptions{Level: frames.Level(seed % 4), Sector: sector})
+			w.create(CreateOptions{Level: (frames.LevelBest + frames.Level(seed)) % (frames.LevelBest + 1), Sector: sector})
+			kinds := map[index.Kind]bool{}
 			for range 25 {
 				w.change(func(tx *Tx) { w.randomOps(r, tx) })
 				w.check()
+				for _, e := range w.meta {
+					kinds[e.Kind] = true
+				}
+			}
+			if len(kinds) != 6 {
+				t.Errorf("not every kind of entry was stored: %v", kinds)
 			}
 		})
 	}
@@ -266,46 +323,92 @@ func TestModel(t *testing.T) {
 
 func (w *world) randomOps(r *rand.Rand, tx *Tx) {
 	w.t.Helper()
-	files := map[string][]byte{}
-	touched := map[string]bool{}
-	for range 1 + r.IntN(12) {
-		p := fmt.Sprintf("d%d/f%d", r.IntN(4), r.IntN(30))
-		n := []int{0, 1, 100, 1000, 3000, 20000, 100000, 200000, 700000}[r.IntN(9)]
-		var d []byte
-		switch r.IntN(4) {
-		case 0:
-			d = randomBytes(r, n)
-		case 1:
-			d = bytes.Repeat([]byte("x"), n) // equal contents
-		default:
-			d = textBytes(r, n)
+	data := map[string][]byte{}
+	sources := map[string]Source{}
+	for range 1 + r.IntN(14) {
+		e := randomEntry(r)
+		p := e.Path.String()
+		delete(data, p)
+		if e.Kind == index.File {
+			data[p] = randomData(r)
+			e.Size = int64(len(data[p]))
 		}
-		files[p] = d
-		touched[p] = true
+		sources[p] = source(e, data[p])
 	}
 	var old []string
 	for p := range w.model {
-		if !touched[p] && w.model[p] != nil {
+		if _, touched := sources[p]; !touched {
 			old = append(old, p)
 		}
 	}
 	slices.Sort(old)
-	w.add(tx, files)
+	var src []Source
+	for _, p := range slices.Sorted(mapKeys(sources)) {
+		src = append(src, sources[p])
+	}
+	w.addSources(tx, src, data)
 	r.Shuffle(len(old), func(i, j int) { old[i], old[j] = old[j], old[i] })
 	for i, p := range old[:min(len(old), r.IntN(8))] {
 		if i%2 == 0 {
-			if err := tx.Remove(mustPath(p)); err != nil {
-				w.t.Fatal(err)
-			}
+			w.remove(tx, p)
 		} else {
-			to := fmt.Sprintf("m%d/%x", r.IntN(3), r.Uint32())
-			if err := tx.Move(mustPath(p), mustPath(to)); err != nil {
-				w.t.Fatal(err)
-			}
-			w.model[to] = w.model[p]
+			w.move(tx, p, fmt.Sprintf("m%d/%x", r.IntN(3), r.Uint32()))
 		}
-		delete(w.model, p)
 	}
+}
+
+// randomEntry makes an entry at one of few paths, one to five components deep. Only names that start with d are
+// above others, and those are directories.
+func randomEntry(r *rand.Rand) index.Entry {
+	path := ""
+	for range r.IntN(5) {
+		path += fmt.Sprintf("d%d/", r.IntN(2))
+	}
+	e := index.Entry{Mode: uint32(r.IntN(0o10000)), MtimeSec: r.Int64() >> r.IntN(64), MtimeNsec: uint32(r.IntN(1e9))}
+	if e.HasMtime = r.IntN(8) > 0; !e.HasMtime {
+		e.MtimeSec, e.MtimeNsec = 0, 0
+	}
+	if e.HasOwner = r.IntN(2) == 0; e.HasOwner {
+		e.UID, e.GID, e.User = uint64(r.IntN(70000)), uint64(r.IntN(200)), []string{"", "alice"}[r.IntN(2)]
+	}
+	switch k := r.IntN(14); {
+	case k == 0:
+		e.Kind = index.Symlink
+		e.Target = []string{"f1", "../d0", "/abs/olute", "a \xff\n b"}[r.IntN(4)]
+	case k == 1:
+		e.Kind = index.FIFO
+	case k == 2:
+		e.Kind, e.HasDevice, e.Major, e.Minor = index.CharDevice, true, uint64(r.IntN(300)), uint64(r.IntN(3))
+	case k == 3:
+		e.Kind, e.HasDevice, e.Minor = index.BlockDevice, true, r.Uint64()>>1
+	case k < 6:
+		e.Kind = index.Dir
+		e.Path = mustPath(path + fmt.Sprintf("d%d", r.IntN(2)))
+		return e
+	default:
+		e.Kind = index.File
+		e.LinkGroup = uint64(max(0, r.IntN(5)-3))
+		if r.IntN(6) == 0 {
+			e.Xattrs = []index.Xattr{{Name: "user.a", Value: randomBytes(r, 1+r.IntN(40))}}
+		}
+	}
+	e.Path = mustPath(path + fmt.Sprintf("f%d", r.IntN(12)))
+	return e
+}
+
+// randomData makes the bytes of a file: of every size that is stored in another way, with some contents equal.
+func randomData(r *rand.Rand) []byte {
+	n := []int{0, 1, 100, 1000, 3000, 20000, 100000, 200000, 700000}[r.IntN(9)]
+	if n == 0 {
+		return []byte{}
+	}
+	switch r.IntN(4) {
+	case 0:
+		return randomBytes(r, n)
+	case 1:
+		return bytes.Repeat([]byte("x"), n)
+	}
+	return textBytes(r, n)
 }
 
 func TestConflict(t *testing.T) {
