@@ -31,6 +31,8 @@ const (
 
 const mustKnowField = 1 // flag of a field
 
+const trees = 5 // numbered from 1
+
 // Commit is a commit block: what a generation consists of beside its superblock.
 type Commit struct {
 	Trees     []byte // the five root records; see package index
@@ -69,7 +71,7 @@ type Options struct {
 const (
 	OwnerNone    uint8 = 0
 	OwnerFrame   uint8 = 1 // by frame number
-	OwnerNode    uint8 = 2 // by tree
+	OwnerNode    uint8 = 2 // by tree, 1 to 5
 	OwnerCommit  uint8 = 3
 	OwnerSeveral uint8 = 4 // neighbours joined into one extent
 )
@@ -118,7 +120,7 @@ func decodeSet(payload []byte, s *Super, record string) ([]Planned, error) {
 		flags := c.U8()
 		c.Zero(6)
 		if p.Off < at || p.Len <= 0 || p.Off%s.Sector != 0 || p.Len%s.Sector != 0 || p.End() > s.End ||
-			p.Generation > s.Generation || p.Kind > OwnerSeveral || flags > 1 {
+			p.Generation > s.Generation || p.Kind > OwnerSeveral || p.Kind == OwnerNode && (p.Owner < 1 || p.Owner > trees) || flags > 1 {
 			c.Fail("extent out of range or out of order")
 		}
 		p.Deleted = flags == 1

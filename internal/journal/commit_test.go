@@ -38,6 +38,9 @@ func genSet(s *Super) *rapid.Generator[[]Planned] {
 		for range rapid.IntRange(0, 20).Draw(t, "extents") {
 			p := Planned{Generation: rapid.Uint64Range(0, s.Generation).Draw(t, "generation"), Owner: rapid.Uint64().Draw(t, "owner"),
 				Kind: rapid.Uint8Range(OwnerNone, OwnerSeveral).Draw(t, "kind"), Deleted: rapid.Bool().Draw(t, "deleted")}
+			if p.Kind == OwnerNode {
+				p.Owner = rapid.Uint64Range(1, 5).Draw(t, "tree")
+			}
 			at += rapid.Int64Range(0, 5).Draw(t, "gap")
 			n := rapid.Int64Range(1, 9).Draw(t, "len")
 			p.Extent = format.Extent{Off: at * s.Sector, Len: n * s.Sector}
@@ -249,6 +252,8 @@ func TestSetsRefuse(t *testing.T) {
 		"negative length":     change(func(p []Planned) { p[2].Len = -4096 }),
 		"negative offset":     change(func(p []Planned) { p[0].Off = -4096 }),
 		"a later generation":  change(func(p []Planned) { p[0].Generation = 7 }),
+		"node of tree 0":      change(func(p []Planned) { p[1].Kind = OwnerNode }),
+		"node of tree 6":      change(func(p []Planned) { p[1].Kind, p[1].Owner = OwnerNode, 6 }),
 		"unknown kind":        change(func(p []Planned) { p[0].Kind = OwnerSeveral + 1 }),
 		"more than a set has": slices.Repeat([]Planned{ext(20480, 4096)}, format.MaxSetExtents+1),
 	} {

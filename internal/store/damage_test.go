@@ -241,12 +241,13 @@ func FuzzOpen(f *testing.F) {
 		if how&1 != 0 {
 			b = mend(b)
 		}
-		tryAnything(t, b)
+		tryAnything(t, "fuzz", b)
 	})
 }
 
 // tryAnything holds reading and changing an archive to what FuzzOpen says.
-func tryAnything(t *testing.T, b []byte) {
+func tryAnything(t *testing.T, how string, b []byte) {
+	t.Helper()
 	mem := vfs.Mem()
 	mem.Put(name, b)
 	opt := Options{FS: mem, Jobs: 1, CacheBytes: 1 << 20, Entropy: rand.NewChaCha8([32]byte{1})}
@@ -259,10 +260,10 @@ func tryAnything(t *testing.T, b []byte) {
 		t.Helper()
 		kinds := append([]error{format.ErrCorrupt, format.ErrVersion, format.ErrNotLockbox}, more...)
 		if err != nil && !slices.ContainsFunc(kinds, func(k error) bool { return errors.Is(err, k) }) {
-			t.Fatalf("%s: %v", what, err)
+			t.Fatalf("%s: %s: %v", how, what, err)
 		}
 		if err != nil && wasSound && len(more) == 0 {
-			t.Fatalf("%s fails in an archive that was found sound: %v", what, err)
+			t.Fatalf("%s: %s fails in an archive that was found sound: %v", how, what, err)
 		}
 	}
 	a, err := Open(ctx, name, opt)
@@ -299,7 +300,7 @@ func tryAnything(t *testing.T, b []byte) {
 	known("bulk", err)
 	known("close", a.Close())
 	if !bytes.Equal(mem.Bytes(name), b) {
-		t.Fatal("reading changed the file")
+		t.Fatalf("%s: reading changed the file", how)
 	}
 
 	a, err = OpenWrite(ctx, name, opt)
@@ -320,7 +321,7 @@ func tryAnything(t *testing.T, b []byte) {
 	}
 	known("close after the change", a.Close())
 	if wasSound && !sound() {
-		t.Fatal("a change made a sound archive unsound")
+		t.Fatalf("%s: a change made a sound archive unsound", how)
 	}
 }
 

@@ -63,3 +63,25 @@ func readersBelow(f vfs.File, gen uint64) (bool, error) {
 	}
 	return false, f.Unlock(genBase, int64(gen))
 }
+
+// quiet answers for many extents which generations no reader holds any more: each is asked for once.
+type quiet struct {
+	f    vfs.File
+	seen map[uint64]bool
+}
+
+func newQuiet(f vfs.File) *quiet { return &quiet{f: f, seen: map[uint64]bool{}} }
+
+// below reports whether no reader holds a generation before gen.
+func (q *quiet) below(gen uint64) (bool, error) {
+	ok, seen := q.seen[gen]
+	if seen {
+		return ok, nil
+	}
+	busy, err := readersBelow(q.f, gen)
+	if err != nil {
+		return false, err
+	}
+	q.seen[gen] = !busy
+	return !busy, nil
+}

@@ -216,13 +216,14 @@ func (a *Archive) syncName() error {
 
 // wipeable returns the extents of the stage and the retire set that no reader needs.
 func (a *Archive) wipeable() (due []journal.Planned, err error) {
+	quiet := newQuiet(a.f)
 	for _, set := range [][]journal.Planned{a.cur.commit.Retire, a.cur.commit.Stage} {
 		for _, p := range set {
-			busy, err := readersBelow(a.f, p.Generation)
+			ok, err := quiet.below(p.Generation)
 			if err != nil {
 				return nil, err
 			}
-			if !busy {
+			if ok {
 				due = append(due, p)
 			}
 		}

@@ -1,13 +1,11 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"slices"
 
 	"lockbox/internal/format"
 	"lockbox/internal/index"
@@ -73,36 +71,6 @@ type newContent struct {
 	off    int64
 	refs   uint32
 	unit   uint32
-}
-
-// entryOps is a log of changes to entries, in one arena.
-type entryOps struct {
-	buf []byte
-	ops []entryOp
-}
-
-type entryOp struct {
-	off     int
-	klen    int32
-	vlen    int32 // -1: delete
-	content uint64
-}
-
-func (e *entryOps) key(o *entryOp) []byte   { return e.buf[o.off : o.off+int(o.klen)] }
-func (e *entryOps) value(o *entryOp) []byte { return e.buf[o.off+int(o.klen):][:o.vlen] }
-
-func (e *entryOps) put(en *index.Entry) {
-	off := len(e.buf)
-	e.buf = en.Path.AppendKey(e.buf)
-	klen := len(e.buf) - off
-	e.buf = index.AppendEntry(e.buf, en)
-	e.ops = append(e.ops, entryOp{off, int32(klen), int32(len(e.buf) - off - klen), en.Content})
-}
-
-func (e *entryOps) remove(p pathsafe.Path) {
-	off := len(e.buf)
-	e.buf = p.AppendKey(e.buf)
-	e.ops = append(e.ops, entryOp{off, int32(len(e.buf) - off), -1, 0})
 }
 
 // writeBuffer gathers neighbouring writes into large ones.
@@ -194,16 +162,11 @@ func (a *Archive) begin() (*Tx, error) {
 	}
 	t.space.end = v.super.End
 	if a.temp == nil {
-		free := map[uint64]bool{}
+		quiet := newQuiet(a.f)
 		for _, p := range v.commit.Stage {
-			ok, seen := free[p.Generation]
-			if !seen {
-				busy, err := readersBelow(a.f, p.Generation)
-				if err != nil {
-					return nil, err
-				}
-				ok = !busy
-				free[p.Generation] = ok
+			ok, err := quiet.below(p.Generation)
+			if err != nil {
+				return nil, err
 			}
 			if ok {
 				ok = a.unowned(v, &p) == nil
@@ -374,162 +337,6 @@ func (t *Tx) Retire(tree index.Tree, _ int, ref index.Ref) {
 		return
 	}
 	t.retired = append(t.retired, p)
-}
-
-// sortEntries puts the log of entries into order, keeps the last change of each key, and takes the
-// references of what it supersedes back.
-func (t *Tx) sortEntries() error {
-	e := &t.entries
-	order := func(x, y entryOp) int { return bytes.Compare(e.key(&x), e.key(&y)) }
-	if !slices.IsSortedFunc(e.ops, order) {
-		slices.SortStableFunc(e.ops, order)
-	}
-	kept := e.ops[:0]
-	for i, o := range e.ops {
-		if i+1 < len(e.ops) && bytes.Equal(e.key(&o), e.key(&e.ops[i+1])) {
-			if o.content != 0 {
-				if err := t.reference(o.content, -1); err != nil {
-					return err
-				}
-			}
-			continue
-		}
-		kept = append(kept, o)
-	}
-	e.ops = kept
-	root := t.base.tree(index.Entries)
-	released := map[uint64]bool{} // contents of removed entries
-	kept = e.ops[:0]
-	for _, o := range e.ops {
-		var old []byte
-		var exists bool
-		if root.Height > 0 {
-			var err error
-			if old, exists, err = index.Get(t.a, index.Entries, root, e.key(&o)); err != nil {
-				return err
-			}
-		}
-		switch {
-		case exists && o.vlen >= 0 && bytes.Equal(old, e.value(&o)):
-			// Nothing changes; the new reference to the same content is one too many.
-			if o.content != 0 {
-				if err := t.reference(o.content, -1); err != nil {
-					return err
-				}
-			}
-			continue
-		case exists:
-			en, err := index.DecodeEntry(e.key(&o), old)
-			if err != nil {
-				return err
-			}
-			if en.Content != 0 {
-				if err := t.reference(en.Content, -1); err != nil {
-					return err
-				}
-			}
-			t.moved = true
-			if o.vlen >= 0 {
-				t.sum.Replaced++
-			} else {
-				t.sum.Removed++
-				if en.Content != 0 {
-					released[en.Content] = true
-				}
-			}
-		case o.vlen < 0:
-			continue // put and removed in this transaction
-		default:
-			t.sum.Added++
-		}
-		kept = append(kept, o)
-	}
-	e.ops = kept
-	for n := range released {
-		if c := t.changed[n]; c.Refs > 0 {
-			t.sum.SharedBytes += c.Size
-		}
-	}
-	return t.checkTree()
-}
-
-// checkTree refuses a result in which an entry that is not a directory has something below it.
-func (t *Tx) checkTree() error {
-	e := &t.entries
-	it := index.NewIter(t.a, index.Entries, t.base.tree(index.Entries))
-	op := func(key []byte) *entryOp {
-		i, ok := slices.BinarySearchFunc(e.ops, key, func(o entryOp, k []byte) int { return bytes.Compare(e.key(&o), k) })
-		if !ok {
-			return nil
-		}
-		return &e.ops[i]
-	}
-	checked := map[string]bool{} // parents found to be fine
-	for i := range e.ops {
-		o := &e.ops[i]
-		if o.vlen < 0 {
-			continue
-		}
-		key := e.key(o)
-		if index.Kind(e.value(o)[0]) != index.Dir {
-			lo := append(bytes.Clone(key), 0)
-			if n := i + 1; n < len(e.ops) && bytes.HasPrefix(e.key(&e.ops[n]), lo) && t.anyPut(n, lo) {
-				return conflict(key)
-			}
-			for ok := t.base.tree(index.Entries).Height > 0 && it.Seek(lo); ok && bytes.HasPrefix(it.Key(), lo); ok = it.Next() {
-				if x := op(it.Key()); x == nil || x.vlen >= 0 {
-					return conflict(key)
-				}
-			}
-			if err := it.Err(); err != nil {
-				return err
-			}
-		}
-		for cut := bytes.LastIndexByte(key, 0); cut > 0; cut = bytes.LastIndexByte(key[:cut], 0) {
-			parent := key[:cut]
-			if checked[string(parent)] {
-				break
-			}
-			var value []byte
-			if x := op(parent); x != nil {
-				if x.vlen >= 0 {
-					value = e.value(x)
-				}
-			} else if root := t.base.tree(index.Entries); root.Height > 0 {
-				v, ok, err := index.Get(t.a, index.Entries, root, parent)
-				if err != nil {
-					return err
-				}
-				if ok {
-					value = v
-				}
-			}
-			if value != nil && index.Kind(value[0]) != index.Dir {
-				return conflict(parent)
-			}
-			checked[string(parent)] = true
-		}
-		if len(checked) > 1<<16 {
-			clear(checked)
-		}
-	}
-	return nil
-}
-
-// anyPut reports whether one of the changes from i on, as long as their keys start with prefix, stores
-// something.
-func (t *Tx) anyPut(i int, prefix []byte) bool {
-	e := &t.entries
-	for ; i < len(e.ops) && bytes.HasPrefix(e.key(&e.ops[i]), prefix); i++ {
-		if e.ops[i].vlen >= 0 {
-			return true
-		}
-	}
-	return false
-}
-
-func conflict(key []byte) error {
-	return fmt.Errorf("%s: %w", pathsafe.Quote(string(bytes.ReplaceAll(key, []byte{0}, []byte{'/'}))), ErrConflict)
 }
 
 var _ index.Sink = (*Tx)(nil)

@@ -266,7 +266,12 @@ func (w *workload) rebase(at int, dir string) error {
 			err = errors.Join(err, os.Remove(filepath.Join(dir, e.Name())))
 		}
 	}
-	return err
+	// Else the next cut brings them back.
+	d, e := os.Open(dir)
+	if e != nil {
+		return errors.Join(err, e)
+	}
+	return errors.Join(err, d.Sync(), d.Close())
 }
 
 func (w *workload) String() string {
