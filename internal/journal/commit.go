@@ -33,6 +33,9 @@ const mustKnowField = 1 // flag of a field
 
 const trees = 5 // numbered from 1
 
+// maxNext bounds the next content and frame number: half of what numbers may be, so that they cannot run out.
+const maxNext = 1 << 62
+
 // Commit is a commit block: what a generation consists of beside its superblock.
 type Commit struct {
 	Trees     []byte // the five root records; see package index
@@ -204,6 +207,9 @@ func DecodeCommit(b []byte, s *Super) (*Commit, error) {
 			k := &m.Counters
 			for _, v := range []*uint64{&k.NextContent, &k.NextFrame, &k.Entries, &k.PlainBytes, &k.StoredBytes, &k.FrameBytes, &k.NodeBytes, &k.FreeBytes, &k.Pending} {
 				*v = f.U64()
+			}
+			if k.NextContent-1 >= maxNext || k.NextFrame-1 >= maxNext {
+				f.Fail("next number out of range")
 			}
 		case tagOptions:
 			m.Options.Level, m.Options.Padding = f.U8(), f.U8()

@@ -60,6 +60,8 @@ func genCommit(s *Super) *rapid.Generator[*Commit] {
 			OpenPacks: rapid.SliceOfN(rapid.Uint64(), 0, 16).Draw(t, "packs")}
 		n := rapid.Uint64()
 		m.Counters = Counters{n.Draw(t, "c"), n.Draw(t, "c"), n.Draw(t, "c"), n.Draw(t, "c"), n.Draw(t, "c"), n.Draw(t, "c"), n.Draw(t, "c"), n.Draw(t, "c"), n.Draw(t, "c")}
+		next := rapid.Uint64Range(1, 1<<62)
+		m.Counters.NextContent, m.Counters.NextFrame = next.Draw(t, "next content"), next.Draw(t, "next frame")
 		m.Options = Options{rapid.Uint8Range(0, 4).Draw(t, "level"), rapid.Uint8Range(0, 2).Draw(t, "padding"), rapid.Bool().Draw(t, "reproducible")}
 		tag := uint16(tagOpenPacks)
 		for range rapid.IntRange(0, 3).Draw(t, "unknown fields") {
@@ -138,6 +140,14 @@ func parts(b []byte) (p [][]byte) {
 
 func field(tag, flags uint16, payload ...byte) []byte { return appendField(nil, tag, flags, payload) }
 
+// counters is the payload of that field for two next numbers.
+func counters(content, frame uint64) []byte {
+	b := make([]byte, 72)
+	binary.LittleEndian.PutUint64(b, content)
+	binary.LittleEndian.PutUint64(b[8:], frame)
+	return b
+}
+
 func TestCommitRefuses(t *testing.T) {
 	s := goodSuper(6)
 	good := goodCommit().Encode(6)
@@ -190,6 +200,13 @@ func TestCommitRefuses(t *testing.T) {
 		"signature":                       version(join(good, field(tagSignature, 0, 1, 0, 0, 0))),
 		"counters, one missing":           replaced(tagCounters, make([]byte, 64)...),
 		"counters, one more":              replaced(tagCounters, make([]byte, 80)...),
+		"numbers from 0":                  replaced(tagCounters, make([]byte, 72)...),
+		"highest next numbers":            fine(replaced(tagCounters, counters(1<<62, 1<<62)...)),
+		"next content number too high":    replaced(tagCounters, counters(1<<62+1, 1)...),
+		"next frame number too high":      replaced(tagCounters, counters(1, 1<<62+1)...),
+		"next content number 0":           replaced(tagCounters, counters(0, 1)...),
+		"next frame number 0":             replaced(tagCounters, counters(1, 0)...),
+		"next content number 2^64-1":      replaced(tagCounters, counters(1<<64-1, 1)...),
 		"options cut":                     replaced(tagOptions, 2, 1, 0, 0, 0, 0, 0),
 		"options, more":                   replaced(tagOptions, 2, 1, 0, 0, 0, 0, 0, 0, 0),
 		"options, highest":                fine(replaced(tagOptions, 4, 2, 1, 0, 0, 0, 0, 0)),
@@ -274,7 +291,7 @@ func TestSetsRefuse(t *testing.T) {
 		full[i] = ext(format.DataStart+int64(i)*4096, 4096)
 	}
 	s.End = full[len(full)-1].End()
-	m := &Commit{Stage: full, Retire: full}
+	m := &Commit{Stage: full, Retire: full, Counters: Counters{NextContent: 1, NextFrame: 1}}
 	b := m.Encode(6)
 	got, err := DecodeCommit(b, s)
 	if err != nil || !slices.Equal(got.Stage, full) || len(b) > format.MaxCommitBlock {
@@ -350,7 +367,7 @@ func FuzzCommit(f *testing.F) {
 	good := goodCommit().Encode(6)
 	f.Add(good, int64(1<<20), uint64(6))
 	f.Add(append(bytes.Clone(good), field(7, 0, 'n', 'e', 'w')...), int64(1<<20), uint64(6))
-	f.Add((&Commit{}).Encode(1), int64(24576), uint64(1))
+	f.Add((&Commit{Counters: Counters{NextContent: 1, NextFrame: 1}}).Encode(1), int64(24576), uint64(1))
 	f.Add(append(bytes.Clone(good), field(tagSignature, 1, 1, 0, 0, 0)...), int64(21504), uint64(6))
 	f.Add(append(bytes.Clone(good), 7, 0, 0, 0), int64(1<<20), uint64(6))
 	f.Fuzz(func(t *testing.T, b []byte, end int64, generation uint64) {

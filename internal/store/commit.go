@@ -158,10 +158,10 @@ func (a *Archive) publishPair(ctx context.Context, v *view) error {
 		return fmt.Errorf("waiting for readers to finish opening: %w", err)
 	}
 	pair := journal.Pair(v.super.Generation)
-	if skip(singleSlotInPlace) {
-		pair = 0
-	}
 	for n := range 2 {
+		if skip(singleSlotInPlace) {
+			_ = journal.WriteCopy(writerAt{a}, v.super, 1-pair, n)
+		}
 		if err = journal.WriteCopy(writerAt{a}, v.super, pair, n); err != nil {
 			break
 		}

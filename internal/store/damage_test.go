@@ -315,6 +315,10 @@ func tryAnything(t *testing.T, how string, b []byte) {
 		err = tx.Remove(mustPath("a/b/noise"))
 		known("remove", err, fs.ErrNotExist)
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			err = tx.Move(mustPath("docs/readme"), mustPath("docs/moved"))
+			known("move", err, fs.ErrNotExist)
+		}
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
 			_, err = tx.Commit(ctx)
 			known("commit", err, ErrConflict)
 		}

@@ -76,6 +76,9 @@ func (t *Tx) sortEntries() error {
 		case exists && o.vlen >= 0 && bytes.Equal(old, e.value(&o)):
 			// Nothing changes; the new reference to the same content is one too many.
 			if o.content != 0 {
+				if err := t.committed(o.content); err != nil {
+					return err
+				}
 				if err := t.reference(o.content, -1); err != nil {
 					return err
 				}
@@ -87,6 +90,9 @@ func (t *Tx) sortEntries() error {
 				return err
 			}
 			if en.Content != 0 {
+				if err := t.committed(en.Content); err != nil {
+					return err
+				}
 				if err := t.reference(en.Content, -1); err != nil {
 					return err
 				}

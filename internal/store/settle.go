@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
+	"io/fs"
 	"iter"
 	"maps"
 	"slices"
@@ -195,6 +197,10 @@ func (t *Tx) trees(ctx context.Context) (roots [5]index.Root, k journal.Counters
 			roots[tree-1], err = t.rebuildTree(tree, roots[tree-1], ops)
 		default:
 			roots[tree-1], err = index.Apply(t.a, t, tree, roots[tree-1], tag, nodeSize, ops)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			// What is deleted here another record of the archive has named.
+			err = format.Corrupt("tree "+tree.String(), -1, "its records and those of another tree disagree: %v", err)
 		}
 	}
 	contents, digests, cerr := t.contentOps(&k)

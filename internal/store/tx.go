@@ -232,6 +232,9 @@ func (t *Tx) Move(from, to pathsafe.Path) error {
 		return err
 	}
 	if e.Content != 0 {
+		if err := t.committed(e.Content); err != nil {
+			return err
+		}
 		if err := t.reference(e.Content, 1); err != nil {
 			return err
 		}
@@ -262,8 +265,20 @@ func (t *Tx) reference(n uint64, by int64) error {
 	return nil
 }
 
+// committed refuses a number that a committed record names although it was never given out: it would be taken
+// for that of a content of this transaction.
+func (t *Tx) committed(n uint64) error {
+	if n >= t.firstContent {
+		return format.Corrupt("commit block", -1, "content %d is in use, but the next number is %d", n, t.firstContent)
+	}
+	return nil
+}
+
 // content returns a committed content for changing.
 func (t *Tx) content(n uint64) (*index.Content, error) {
+	if err := t.committed(n); err != nil {
+		return nil, err
+	}
 	if c := t.changed[n]; c != nil {
 		return c, nil
 	}

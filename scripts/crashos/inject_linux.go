@@ -97,8 +97,8 @@ func (o *op) failCall(t *tally, p plan) (met bool, err error) {
 		kind = "done with a warning"
 	case res.code == 0:
 		kind = "done all the same"
-	case state == "new" && o.old != o.new && strings.Contains(res.err, "nothing was changed"):
-		return true, fmt.Errorf("it says that nothing was changed, but the state is new: %s", res.why())
+	case state == "new" && o.old != o.new && (strings.Contains(res.err, "nothing was changed") || strings.Contains(res.err, "no copy was made")):
+		return true, fmt.Errorf("it says that nothing was done, but the state is new: %s", res.why())
 	case state == "new" && o.old != o.new:
 		kind = "failed, yet new"
 	default:

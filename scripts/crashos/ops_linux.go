@@ -312,22 +312,41 @@ func diffLines(old, new, now string) string {
 	return b.String()
 }
 
-// pendingWipe asks info for the bytes that wait to be wiped.
-func (fx *fixture) pendingWipe(path string) (int64, error) {
-	res := fx.r.lockbox("info", path, "--json")
+// info is what info --json says.
+type info struct {
+	Generation *uint64 `json:"generation"`
+	Pending    *int64  `json:"pending_wipe"`
+}
+
+func (r *run) info(path string) (in info, err error) {
+	res := r.lockbox("info", path, "--json")
 	if res.code != 0 {
-		return 0, errors.New(res.why())
-	}
-	var in struct {
-		Pending *int64 `json:"pending_wipe"`
+		return in, errors.New(res.why())
 	}
 	if err := json.Unmarshal([]byte(res.out), &in); err != nil {
+		return in, err
+	}
+	if in.Generation == nil || in.Pending == nil {
+		err = errors.New("info --json lacks generation or pending_wipe")
+	}
+	return in, err
+}
+
+// pendingWipe asks for the bytes that wait to be wiped.
+func (fx *fixture) pendingWipe(path string) (int64, error) {
+	in, err := fx.r.info(path)
+	if err != nil {
 		return 0, err
 	}
-	if in.Pending == nil {
-		return 0, errors.New("info --json has no pending_wipe")
-	}
 	return *in.Pending, nil
+}
+
+func (r *run) generation(path string) (uint64, error) {
+	in, err := r.info(path)
+	if err != nil {
+		return 0, err
+	}
+	return *in.Generation, nil
 }
 
 // forEach calls fn for 1, 2, … in two goroutines until one call returns false or an error.

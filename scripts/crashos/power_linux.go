@@ -15,7 +15,15 @@ const imageSize = 48 << 20
 // powerPart cuts the power of file systems under running commands, in two ways: the file system is told to
 // stop where it is, and then mounted again; or its image is copied at one moment while it goes on, and the copy
 // is mounted. Both leave what had reached the device, and the file system's journal to recover the rest.
-func powerPart(r *run, _ *fixture, p *part) {
+func powerPart(r *run, fx *fixture, p *part) {
+	noTracer := r.traceWorks()
+	ops, _ := fx.ops(false) // what cannot be run here, the first part has said
+	p.scenario("ext4 at calls", func(rng *rand.Rand) (string, error) {
+		if noTracer != nil {
+			return "", noTracer
+		}
+		return r.cutAtCalls(rng, ops)
+	})
 	for _, kind := range []string{"ext4", "xfs"} {
 		p.scenario(kind+" stopped", func(rng *rand.Rand) (string, error) { return r.stopRounds(rng, kind) })
 	}
@@ -27,6 +35,79 @@ func sizeOf(kind string) int64 {
 		return 320 << 20 // mkfs.xfs makes none below 300 MiB
 	}
 	return imageSize
+}
+
+// cutAtCalls cuts the power before each call of some commands, and after the last one. Every second time the archive's
+// superblocks, and nothing else that was not synced, have reached the device.
+func (r *run) cutAtCalls(rng *rand.Rand, ops []*op) (counts string, err error) {
+	image, dir := filepath.Join(r.dir, "calls.img"), filepath.Join(r.dir, "calls")
+	if err := r.tryImage(image, "ext4", dir, imageSize); err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, unmount(dir), os.Remove(image)) }()
+	var t tally
+	odd := rng.IntN(2)
+	for _, o := range ops {
+		if o.file == outDir || o.name == "copy" || o.name == "recover" || o.name == "create" {
+			continue // extraction promises nothing here; the others are made as "add" makes a new archive
+		}
+		for n, more := 1, true; more && r.ctx.Err() == nil; n++ {
+			front := (n+odd)%2 == 0
+			more, err = o.cutAtCall(&t, image, dir, n, front)
+			if err != nil {
+				return t.String(), fmt.Errorf("%s, cut before call %d, superblocks written back: %v: %w", o.name, n, front, err)
+			}
+		}
+	}
+	return t.String(), nil
+}
+
+func (o *op) cutAtCall(t *tally, image, mount string, n int, front bool) (met bool, err error) {
+	r := o.fx.r
+	dir := filepath.Join(mount, "d")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return false, err
+	}
+	if o.from != "" {
+		err = errors.Join(copyFile(o.from, filepath.Join(dir, target)), syncPath(filepath.Join(dir, target)))
+	}
+	if err := errors.Join(err, syncPath(dir), syncPath(mount)); err != nil {
+		return false, err
+	}
+	p := plan{N: n, Kill: true, Cut: mount}
+	if front {
+		p.Front = filepath.Join(dir, o.file)
+	}
+	res, rep, err := r.traced(p, o.args(dir)...)
+	if err != nil {
+		return false, err
+	}
+	if met = rep.Met != ""; !met {
+		if err := cutPower(mount); err != nil {
+			return false, err
+		}
+	}
+	if err := errors.Join(unmount(mount), r.mountImage(image, "ext4", mount)); err != nil {
+		return false, err
+	}
+	state, err := o.examine(dir)
+	if err != nil {
+		return met, err
+	}
+	if !met && (res.code != 0 || state != "new") {
+		return met, fmt.Errorf("success was reported before the cut, and the state is %s: %s", state, res.why())
+	}
+	t.add(state)
+	return met, os.RemoveAll(dir)
+}
+
+// syncPath makes a file or a directory durable.
+func syncPath(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
 }
 
 func (r *run) stopRounds(rng *rand.Rand, kind string) (counts string, err error) {
@@ -138,6 +219,9 @@ func (w *workload) check(dir string, from, to moment, resume bool) error {
 	got, err := w.read(path)
 	if err != nil {
 		return err
+	}
+	if g, err := w.r.generation(path); err != nil || g < from.read {
+		return errors.Join(err, fmt.Errorf("generation %d, but a reader had reported %d before the cut", g, from.read))
 	}
 	at := -1
 	for i := to.begun; i >= from.done; i-- {

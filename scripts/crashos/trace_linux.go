@@ -17,6 +17,8 @@ type plan struct {
 	N      int           // the call that is met, 0 for none
 	Kill   bool          // the process dies before the call
 	Errno  syscall.Errno // the call fails with this instead of being made
+	Cut    string        // with Kill: before it, the power of the file system mounted here is cut
+	Front  string        // and before that, the first pages of this file are written to the device
 	Only   string        // number only calls of this name; "" numbers all
 	NoAnon bool          // the file system has no files without names
 	NoSwap bool          // and no renameat2

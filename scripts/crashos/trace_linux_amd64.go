@@ -197,6 +197,14 @@ func (t *tracer) enter(tid int, nr uint64, args [4]uint64) error {
 	}
 	t.rep.Met, t.rep.File = c.name, filepath.Base(target)
 	t.file, t.fd, t.onFile = id, args[0], c.flow && id != fileID{}
+	if t.Front != "" {
+		pushFront(t.Front)
+	}
+	if t.Cut != "" {
+		if err := cutPower(t.Cut); err != nil {
+			return err
+		}
+	}
 	if t.Kill {
 		// A call whose caller is killed at its entry is not made.
 		return syscall.Kill(t.leader, syscall.SIGKILL)

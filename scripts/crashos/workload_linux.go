@@ -27,7 +27,10 @@ type madeArchive struct {
 }
 
 // moment counts what was begun and what was acknowledged.
-type moment struct{ begun, done, madeBegun, madeDone int }
+type moment struct {
+	begun, done, madeBegun, madeDone int
+	read                             uint64 // the highest generation that a reader has reported
+}
 
 // workload changes an archive by one command after the other, and knows what each leads to.
 type workload struct {
@@ -85,6 +88,17 @@ func (w *workload) start() {
 			}
 		}
 	})
+	w.wg.Go(func() {
+		for !closed(quit) {
+			// After a cut it fails, and while the archive's readers wait for a publication it is late.
+			if g, err := w.r.generation(filepath.Join(w.dir, target)); err == nil {
+				w.mu.Lock()
+				w.now.read = max(w.now.read, g)
+				w.mu.Unlock()
+			}
+			time.Sleep(2 * time.Millisecond)
+		}
+	})
 	w.wg.Go(func() { pushPages(filepath.Join(w.dir, target), rand.New(rand.NewPCG(seed, 1)), quit) })
 }
 
@@ -97,6 +111,18 @@ func closed(c chan struct{}) bool {
 	}
 }
 
+const writeBackNow = 1 | 2 | 4 // SYNC_FILE_RANGE: wait before, write, wait after
+
+// pushFront writes back the pages that hold an archive's superblocks.
+func pushFront(path string) {
+	f, err := os.Open(path)
+	if err != nil {
+		return // it has no name yet
+	}
+	defer f.Close()
+	_ = syscall.SyncFileRange(int(f.Fd()), 0, 16<<10, writeBackNow)
+}
+
 // pushPages writes back random pages of a file, as a system short of memory does.
 func pushPages(path string, rng *rand.Rand, quit chan struct{}) {
 	f, err := os.Open(path)
@@ -104,14 +130,13 @@ func pushPages(path string, rng *rand.Rand, quit chan struct{}) {
 		return // without it the cut finds less on the disk
 	}
 	defer f.Close()
-	const waitBefore, write, waitAfter = 1, 2, 4
 	for !closed(quit) {
 		fi, err := f.Stat()
 		if err != nil {
 			return
 		}
 		off := rng.Int64N(fi.Size()/4096+1) * 4096
-		_ = syscall.SyncFileRange(int(f.Fd()), off, 4096*(1+rng.Int64N(8)), waitBefore|write|waitAfter)
+		_ = syscall.SyncFileRange(int(f.Fd()), off, 4096*(1+rng.Int64N(8)), writeBackNow)
 		time.Sleep(time.Duration(rng.IntN(2000)) * time.Microsecond)
 	}
 }
@@ -267,11 +292,7 @@ func (w *workload) rebase(at int, dir string) error {
 		}
 	}
 	// Else the next cut brings them back.
-	d, e := os.Open(dir)
-	if e != nil {
-		return errors.Join(err, e)
-	}
-	return errors.Join(err, d.Sync(), d.Close())
+	return errors.Join(err, syncPath(dir))
 }
 
 func (w *workload) String() string {
