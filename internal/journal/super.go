@@ -240,7 +240,8 @@ func DecodeCopies(b []byte) (*Copies, error) {
 	case later != nil:
 		// A valid copy that this program does not understand may be the newest one.
 		return nil, later
-	case c.Current == nil && damage != nil:
+	case damage != nil:
+		// Its checksum is right, so it is as it was written, and it may be the newest one too.
 		return nil, damage
 	case c.Current == nil && seen && len(b) < format.CopiesSize:
 		return nil, format.Corrupt("superblock", 0, "file cut short: %d bytes", len(b))

@@ -364,7 +364,7 @@ func TestLaterVersion(t *testing.T) {
 		"one of each pair, another checksum":     {later(all(s), false, 0, 3), nil},
 		"one of each pair, nothing else":         {later(front(s, nil, nil, s), false, 0, 3), format.ErrCorrupt},
 		"pair A, two different later versions":   {append(append(bytes.Clone(later(all(s), false, 0)[:8192]), 0), later(all(s), false, 2)[8193:]...), nil},
-		"nonsense under a right checksum":        {broken, nil},
+		"nonsense under a right checksum":        {broken, format.ErrCorrupt},
 		"nonsense under a right checksum, alone": {append(make([]byte, 8192), broken[8192:12288]...), format.ErrCorrupt},
 	} {
 		c, err := DecodeCopies(k.b)

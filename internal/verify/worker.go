@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/zeebo/blake3"
@@ -71,9 +72,18 @@ func (w *worker) task(t task) {
 	w.r.c.rep.advance(size)
 }
 
+// detail is detail of an error, with the frame's number once.
+func (j *job) detail(err error) string {
+	d, frame := detail(err), fmt.Sprintf("frame %d: ", j.info.Number)
+	if !strings.HasPrefix(d, frame) {
+		d = frame + d
+	}
+	return d
+}
+
 // lost reports a frame none of whose bytes can be used.
 func (w *worker) lost(b *batch, j *job, err error) {
-	w.r.c.find(KindFrame, j.ext.Off, "frame %d: %s", j.info.Number, detail(err))
+	w.r.c.find(KindFrame, j.ext.Off, "%s", j.detail(err))
 	for i := range b.parts[j.lo:j.hi] {
 		w.damaged(&b.parts[j.lo+i], fmt.Sprintf("frame %d is damaged", j.info.Number))
 	}
@@ -95,7 +105,7 @@ func (w *worker) frame(b *batch, j *job, ext []byte) {
 	}
 	if err != nil {
 		// Reading goes by the index, so the contents may still be whole.
-		c.find(KindFrame, j.ext.Off, "frame %d: %s", j.info.Number, detail(err))
+		c.find(KindFrame, j.ext.Off, "%s", j.detail(err))
 	}
 	plain, err := w.open(&j.info, ext)
 	if err != nil {
