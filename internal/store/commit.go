@@ -200,8 +200,13 @@ func (a *Archive) publishNew(ctx context.Context, v *view) error {
 		return err
 	}
 	if err := a.temp.Publish(); err != nil {
-		// It may have its name nonetheless; a second attempt would write over what others can open.
-		return a.poisoned(fmt.Errorf("giving the archive its name: %w", err))
+		err = fmt.Errorf("giving the archive its name: %w", err)
+		// It may have its name nonetheless, and a power cut may take that away, whatever the next process
+		// stores under it and syncs. So the name goes now, while nobody can have got past the locks.
+		if same, e := a.f.SameFile(a.name); e == nil && same {
+			err = errors.Join(err, a.opt.FS.Remove(a.name))
+		}
+		return a.poisoned(err)
 	}
 	if !noLocks {
 		if err := a.f.Unlock(publishLock, 1); err != nil {

@@ -111,3 +111,18 @@ func stamp(host string, mode fs.FileMode, mtime time.Time) error {
 	}
 	return os.Chtimes(host, time.Time{}, mtime)
 }
+
+// forget takes a directory and everything below it out of the tree.
+func (t *tree) forget(dir string) {
+	maps.DeleteFunc(t.entries, func(p string, _ entry) bool { return p == dir || strings.HasPrefix(p, dir+"/") })
+}
+
+// rename gives a directory of the tree another name.
+func (t *tree) rename(dir, to string) {
+	for _, p := range slices.Collect(maps.Keys(t.entries)) {
+		if p == dir || strings.HasPrefix(p, dir+"/") {
+			t.entries[to+p[len(dir):]] = t.entries[p]
+			delete(t.entries, p)
+		}
+	}
+}

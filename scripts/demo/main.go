@@ -154,6 +154,10 @@ func (d *demo) all() error {
 		return err
 	}
 
+	if err := d.rearrange(want); err != nil {
+		return err
+	}
+
 	d.head("do the same work with ZIP", "(archive/zip, deflate, in this process)")
 	if zp, err = zipAll(d.ctx, d.src, d.tmp); err != nil {
 		return err
@@ -190,6 +194,50 @@ func (d *demo) replace(want *tree) error {
 		return err
 	}
 	d.show(out, 3)
+	return nil
+}
+
+// rearrange removes a directory, renames another, gives the freed space back and takes a copy, and notes in
+// want what the archive holds from then on.
+func (d *demo) rearrange(want *tree) error {
+	before, err := fileSize(d.arch)
+	if err != nil {
+		return err
+	}
+	saved := filepath.Join(d.tmp, "copy.lbx")
+	for _, step := range []struct {
+		what string
+		args []string
+	}{
+		{"remove a directory; its bytes are overwritten", []string{"remove", d.arch, "net"}},
+		{"rename another; no data moves", []string{"move", d.arch, "sort", "sorted"}},
+		{"give the freed space back", []string{"compact", d.arch}},
+		{"copy one state of the archive", []string{"copy", d.arch, saved}},
+		{"check every byte of the copy", []string{"verify", saved, "--full"}},
+	} {
+		out, _, err := d.lockbox(step.what, step.args...)
+		if err != nil {
+			return err
+		}
+		d.show(out, 3)
+	}
+	want.forget("net")
+	want.rename("sort", "sorted")
+	out, _, err := d.lockbox("list the copy", "list", saved, "-0")
+	if err != nil {
+		return err
+	}
+	if err := want.sameNames(out); err != nil {
+		return err
+	}
+	after, err := fileSize(d.arch)
+	if err != nil {
+		return err
+	}
+	if after >= before {
+		return fmt.Errorf("compacting left the archive at %d bytes, it had %d", after, before)
+	}
+	d.say("%d names, as expected; %s smaller", strings.Count(string(out), "\x00"), size(before-after))
 	return nil
 }
 
