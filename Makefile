@@ -4,6 +4,7 @@ GO      ?= go
 T       ?= 30s
 RUN     ?= .
 BENCH   ?=
+CRASHOS ?=
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 EXE     := $(shell $(GO) env GOEXE)
 BIN     := bin/lockbox$(EXE)
@@ -13,10 +14,10 @@ SYSTEMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windo
 export CGO_ENABLED = 0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test check fmt lint systems tidy docs short race crash fuzz bench clean
+.PHONY: help demo build test check fmt lint systems tidy docs short race crash crash-os fuzz bench clean
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
 demo: build ## build, archive the Go source tree, check everything, compare with ZIP
 	@$(GO) run ./scripts/demo -lockbox $(BIN)
@@ -67,6 +68,9 @@ race: ## the short tests under the race detector; needs a C compiler
 
 crash: ## the tests that interrupt commits, at full length
 	@GO='$(GO)' sh scripts/crash.sh
+
+crash-os: build ## kill, starve and unplug the binary on the real kernel; Linux, root for all of it; CRASHOS=flags
+	$(GO) run ./scripts/crashos -lockbox $(BIN) $(CRASHOS)
 
 fuzz: ## run every fuzz target for T (default 30s); RUN=pattern runs some
 	@GO='$(GO)' T='$(T)' RUN='$(RUN)' sh scripts/fuzz.sh

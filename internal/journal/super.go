@@ -21,6 +21,9 @@ const (
 	digestBLAKE3 = 1
 	tagXXH3      = 1
 	copies       = 4
+
+	// maxGeneration leaves room for a lock of its own for every generation past the end of any file.
+	maxGeneration = 1 << 61
 )
 
 // Features that this program knows; any other bit in the first two sets makes it refuse.
@@ -104,8 +107,8 @@ func decodeSuper(b []byte, off int64) (*Super, error) {
 	switch {
 	case shift > 63 || !format.SectorOK(s.Sector):
 		c.Fail("sector size is neither 512 nor 4096")
-	case s.Generation == 0:
-		c.Fail("generation 0")
+	case s.Generation == 0 || s.Generation > maxGeneration:
+		c.Fail("generation out of range")
 	case s.End%s.Sector != 0 || s.CommitOff%s.Sector != 0:
 		c.Fail("offset not at a sector")
 	case s.CommitOff < format.DataStart || s.CommitLen < commitHeader || s.CommitLen > format.MaxCommitBlock || s.CommitOff+int64(s.CommitLen) > s.End:

@@ -49,7 +49,7 @@ func (a *Archive) Bulk(ctx context.Context, entries iter.Seq2[index.Entry, error
 		if err == nil {
 			err = b.add(e)
 		}
-		if err == nil && b.count == bulkEntries {
+		if err == nil && (b.count >= bulkEntries || len(b.wants) >= 4*bulkEntries) {
 			err = b.run(ctx)
 		}
 		if err != nil {
@@ -109,6 +109,9 @@ func (b *bulk) add(e index.Entry) error {
 	b.entries = append(b.entries, e)
 	p := &b.entries[len(b.entries)-1]
 	b.count++
+	if err := readable(p); err != nil {
+		return b.fn(Piece{Entry: p, Err: err})
+	}
 	if e.Content == 0 {
 		return b.fn(Piece{Entry: p})
 	}
@@ -143,7 +146,9 @@ type group struct {
 
 // run reads what the batch needs.
 func (b *bulk) run(ctx context.Context) error {
-	slices.SortStableFunc(b.wants, func(x, y want) int { return cmp.Or(cmp.Compare(x.frame, y.frame), cmp.Compare(x.in, y.in)) })
+	slices.SortStableFunc(b.wants, func(x, y want) int {
+		return cmp.Or(cmp.Compare(x.frame, y.frame), cmp.Compare(x.unit, y.unit), cmp.Compare(x.in, y.in), cmp.Compare(x.len, y.len))
+	})
 	err := b.dispatch(ctx)
 	b.count, b.wants = 0, b.wants[:0]
 	return err
@@ -227,7 +232,7 @@ func (b *bulk) groups(ctx context.Context, emit func(*group) error) error {
 		w := b.wants[i]
 		if w.unit == 0 {
 			j := i + 1
-			for j < len(b.wants) && b.wants[j].frame == w.frame {
+			for j < len(b.wants) && b.wants[j].frame == w.frame && b.wants[j].unit == 0 {
 				j++
 			}
 			if err := one(w.frame, b.wants[i:j]); err != nil {
@@ -238,7 +243,7 @@ func (b *bulk) groups(ctx context.Context, emit func(*group) error) error {
 		}
 		// A run of equal frames; entries that share the content have the same run.
 		j := i + 1
-		for j < len(b.wants) && b.wants[j].frame == w.frame && b.wants[j].len == w.len {
+		for j < len(b.wants) && b.wants[j].frame == w.frame && b.wants[j].len == w.len && b.wants[j].unit == w.unit {
 			j++
 		}
 		for at := int64(0); at < w.len; at += w.unit {

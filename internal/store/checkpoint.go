@@ -37,7 +37,7 @@ func (a *Archive) due(v *view, stage bool) ([]journal.Planned, error) {
 	if v.commit.Counters.Pending > 0 {
 		it := index.NewIter(a, index.Free, v.tree(index.Free))
 		for ok := it.Seek(nil); ok && len(due) < format.MaxSetExtents/2; ok = it.Next() {
-			e, err := index.DecodeFree(it.Key(), it.Value())
+			e, err := a.freeExtent(it.Key(), it.Value())
 			if err != nil {
 				return nil, err
 			}

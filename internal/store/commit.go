@@ -38,7 +38,7 @@ func (t *Tx) Commit(ctx context.Context) (Summary, error) {
 
 func (t *Tx) commit(ctx context.Context) error {
 	a := t.a
-	if err := a.unchanged(); err != nil && !skip(noChangeCheck) { // before the first node is written
+	if err := a.unchanged(); err != nil { // before the first node is written
 		return err
 	}
 	treeStart := time.Now()
@@ -142,7 +142,7 @@ func (t *Tx) publish(ctx context.Context, c *journal.Commit, roots [5]index.Root
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := a.unchanged(); err != nil && !skip(noChangeCheck) {
+	if err := a.unchanged(); err != nil {
 		return err
 	}
 	t.publishing = true
@@ -257,7 +257,7 @@ func (a *Archive) mirror() error {
 // (C5 to C8). It leaves what a reader of an older generation still needs to the next chance.
 func (a *Archive) tidy() error {
 	defer since(&a.stats.tidy, time.Now())
-	if err := a.unchanged(); err != nil && !skip(noChangeCheck) {
+	if err := a.unchanged(); err != nil {
 		return err
 	}
 	if !skip(wipeUnmirrored) {
@@ -366,6 +366,9 @@ func (a *Archive) truncate() error {
 func (a *Archive) scrub(t *Tx) error {
 	if skip(noScrub) {
 		return nil
+	}
+	if err := a.unchanged(); err != nil {
+		return err // what stands there now is not this handle's to overwrite
 	}
 	for _, e := range t.space.taken {
 		if err := a.wipe(e); err != nil {

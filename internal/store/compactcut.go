@@ -67,7 +67,7 @@ func (c *compaction) cutWith(t *Tx) (bool, error) {
 	var records []index.FreeExtent // those behind end
 	it := index.NewIter(a, index.Free, edits.root)
 	for ok := edits.root.Height > 0 && it.Next(); ok; ok = it.Next() {
-		e, err := index.DecodeFree(it.Key(), it.Value())
+		e, err := a.freeExtent(it.Key(), it.Value())
 		if err != nil {
 			return false, err
 		}

@@ -82,7 +82,7 @@ func (t *Tx) compactSets() (retire []journal.Planned, edits *freeEdits, err erro
 	for ok || len(pool) > 0 {
 		var f index.FreeExtent
 		if ok {
-			if f, err = index.DecodeFree(it.Key(), it.Value()); err != nil {
+			if f, err = t.a.freeExtent(it.Key(), it.Value()); err != nil {
 				return nil, nil, err
 			}
 		}

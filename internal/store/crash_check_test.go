@@ -72,6 +72,7 @@ type effort struct {
 	// One image in so many is recovered with power cuts during recovery, is followed by two more transactions;
 	// one boundary in so many sees all processes killed and the power cut during recovery.
 	nestEvery, postEvery, killEvery int
+	followEvery                     int // one recovery after a kill or a fault in so many is followed by two more transactions
 	faultEvery                      int // one operation in so many is made to fail
 }
 
@@ -103,11 +104,12 @@ type run struct {
 type stopped struct{}
 
 // window is what may be found after a crash: the acknowledged state, nil when the archive has no name yet, and
-// the one in flight, nil when there is none. ever is every token of any acknowledged state.
+// the one in flight, nil when there is none. ever is every token of any acknowledged state, staged every
+// token that any transaction has brought, whatever became of it.
 type window struct {
-	acked, next *state
-	ever        bitset
-	create      bool // acked is nil, and the archive may be missing
+	acked, next  *state
+	ever, staged bitset
+	create       bool // acked is nil, and the archive may be missing
 }
 
 func newRun(seed uint64, c Combo, s *script, e effort, t *tally) *run {

@@ -137,8 +137,8 @@ func TestCrashNewNameIsDurable(t *testing.T) {
 	must(t, a.Close())
 }
 
-// TestCrashFailedPublish: giving a new archive its name fails; the handle must not write once more over a
-// file that others may have opened.
+// TestCrashFailedPublish: giving a new archive its name fails; the handle must not write once more, and a
+// name that may not be durable must not stay: no later sync would make it so.
 func TestCrashFailedPublish(t *testing.T) {
 	for _, kind := range []vfs.OpKind{vfs.OpPublish, vfs.OpSyncDir} {
 		r := newRun(7, combos[0], everyday(7), brief, new(tally))
@@ -160,6 +160,9 @@ func TestCrashFailedPublish(t *testing.T) {
 			t.Errorf("%v failed: a second attempt gave %v", kind, err)
 		}
 		must(t, a.Close())
+		if names := sim.Names(); len(names) > 0 {
+			t.Errorf("%v failed and left %q", kind, names)
+		}
 	}
 	// The name being taken in the last moment is an error that says so.
 	r := newRun(7, combos[0], everyday(7), brief, new(tally))

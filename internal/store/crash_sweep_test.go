@@ -59,6 +59,7 @@ func (l *live) play(s *session, acked func(), failed func(a *store.Archive, err 
 
 func (l *live) transact(a *store.Archive, t *txn, acked func()) error {
 	ctx := l.r.ctx
+	l.window.staged = l.window.staged.or(t.next.tokens)
 	if t.fate == compacts {
 		l.begin(t.next)
 		if _, err := a.Compact(ctx, store.CompactOptions{}); err != nil {
@@ -128,7 +129,7 @@ func (r *run) crash() {
 			}
 			continue // cleanup has to wait for the next session
 		}
-		r.quiet(l.sim, r.where, l.window.acked, l.window.ever)
+		r.quiet(l.sim, r.where, l.window.acked, l.window.ever.or(l.window.staged))
 		r.idle(l.sim, r.where)
 		r.rot(l.sim, r.where, l.window)
 	}
@@ -196,9 +197,12 @@ func (r *run) kill(sim *vfs.Sim, where string, w window) {
 	if err != nil || !f.is(s) {
 		fail(inv1, where, "neither what was acknowledged nor what was in flight: %v", err)
 	}
-	r.recover(sim, where, s, w.ever, func(op vfs.SimOp) { r.cut(sim, where+"/recovery "+opName(op), w) })
+	// The cache has all that was done, the taking back of the clean mark too: nothing staged may be left either.
+	r.recover(sim, where, s, w.ever.or(w.staged), func(op vfs.SimOp) { r.cut(sim, where+"/recovery "+opName(op), w) })
 	r.cut(sim, where+"/recovered", window{acked: s, ever: w.ever})
-	r.posts(sim, where, window{acked: s, ever: w.ever.or(s.tokens)})
+	if r.every(r.effort.followEvery) {
+		r.posts(sim, where, window{acked: s, ever: w.ever.or(s.tokens)})
+	}
 }
 
 // cut looks at a few of the disks that a power cut would leave now.

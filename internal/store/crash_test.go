@@ -35,17 +35,17 @@ var (
 	brief = effort{
 		images:    vfs.Spread{Exhaustive: 32, Steps: 3, Random: 2, Garbage: 2},
 		nested:    vfs.Spread{Exhaustive: 8, Steps: 1, Random: 1, Garbage: 1},
-		nestEvery: 100, postEvery: 400, killEvery: 40, faultEvery: 41,
+		nestEvery: 200, postEvery: 600, killEvery: 60, followEvery: 4, faultEvery: 41,
 	}
 	hunting = effort{
-		images:    vfs.Spread{Exhaustive: 32, Steps: 3, Random: 2, Garbage: 2},
+		images:    vfs.Spread{Exhaustive: 16, Steps: 2, Random: 2, Garbage: 2},
 		nested:    vfs.Spread{Exhaustive: 8, Steps: 1, Random: 1, Garbage: 1},
-		nestEvery: 64, postEvery: 256, killEvery: 8, faultEvery: 19,
+		nestEvery: 100, postEvery: 400, killEvery: 12, followEvery: 4, faultEvery: 7,
 	}
 	thorough = effort{
 		images:    vfs.Spread{Exhaustive: 1 << 10, Steps: 12, Random: 12, Garbage: 6},
 		nested:    vfs.Spread{Exhaustive: 16, Steps: 2, Random: 2, Garbage: 2},
-		nestEvery: 64, postEvery: 512, killEvery: 4, faultEvery: 1,
+		nestEvery: 100, postEvery: 1000, killEvery: 8, followEvery: 2, faultEvery: 3,
 	}
 )
 

@@ -38,6 +38,9 @@ func (a *Archive) Open(e *index.Entry) (*File, error) {
 	if e.Kind != index.File {
 		return nil, fmt.Errorf("%s: not a regular file", e.Path)
 	}
+	if err := readable(e); err != nil {
+		return nil, fmt.Errorf("%s: %w", e.Path, err)
+	}
 	f := &File{a: a, v: a.view(), path: e.Path.String(), size: e.Size}
 	if e.Content == 0 {
 		return f, nil
@@ -50,6 +53,14 @@ func (a *Archive) Open(e *index.Entry) (*File, error) {
 		return nil, f.at(format.Corrupt("entry", -1, "its size disagrees with its content's"))
 	}
 	return f, nil
+}
+
+// readable refuses a file that this version cannot give back as it was.
+func readable(e *index.Entry) error {
+	if len(e.Sparse) > 0 {
+		return &format.Error{Kind: format.ErrVersion, Record: "entry", Offset: -1, Detail: "it is a sparse file, which this version cannot read"}
+	}
+	return nil
 }
 
 // at adds the file's path to an error.

@@ -63,7 +63,7 @@ func (f *freeEdits) wiped(e format.Extent) error {
 	if err != nil || !ok {
 		return err
 	}
-	r, err := index.DecodeFree(key, value)
+	r, err := f.t.a.freeExtent(key, value)
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (f *freeEdits) touching(e format.Extent, state index.FreeState) (index.Free
 			}
 			continue
 		}
-		n, err := index.DecodeFree(it.Key(), it.Value())
+		n, err := f.t.a.freeExtent(it.Key(), it.Value())
 		if err != nil {
 			f.err = err
 			return index.FreeExtent{}, false
@@ -145,7 +145,7 @@ func (f *freeEdits) refill() error {
 	room := int64(4 * stageRefill)
 	count := 64
 	for ok := it.Seek(nil); ok && room > 0 && count > 0; ok = it.Next() {
-		e, err := index.DecodeFree(it.Key(), it.Value())
+		e, err := t.a.freeExtent(it.Key(), it.Value())
 		if err != nil {
 			return err
 		}
@@ -222,4 +222,13 @@ func (f *freeEdits) apply(k *journal.Counters) (index.Root, error) {
 	t.retired, t.unused = nil, nil
 	byOffset(t.space.held)
 	return root, err
+}
+
+// freeExtent reads a record of the free tree and checks that its extent can be one: reuse and wiping go by it.
+func (a *Archive) freeExtent(key, value []byte) (index.FreeExtent, error) {
+	e, err := index.DecodeFree(key, value)
+	if err == nil && (e.Ext.Off%a.sector != 0 || e.Ext.Len%a.sector != 0 || e.Ext.End() > a.cur.super.End) {
+		err = format.Corrupt("free tree", e.Ext.Off, "an extent of %d bytes that lies outside the archive or not at sectors", e.Ext.Len)
+	}
+	return e, err
 }

@@ -67,7 +67,7 @@ func (w writerAt) WriteAt(b []byte, off int64) (int, error) {
 // path names another file, the copies differ, or the file is shorter than its root says. The handle is
 // poisoned then: what it would overwrite or wipe may belong to somebody by now.
 func (a *Archive) unchanged() error {
-	if a.temp != nil {
+	if a.temp != nil || skip(noChangeCheck) {
 		return nil
 	}
 	same, err := a.f.SameFile(a.name)

@@ -165,3 +165,53 @@ func TestMendedDamage(t *testing.T) {
 		}
 	}
 }
+
+// A legal archive of another program may have an open pack that is full by this one's measure: what is folded in
+// fills the pack at once, and the file that opened it needs a new one.
+func TestFullOpenPack(t *testing.T) {
+	w := newWorld(t, 4, Options{Jobs: 1})
+	w.create(CreateOptions{Level: 0})
+	full := map[string][]byte{}
+	for i := range packTarget(0) / 512 {
+		full["f"+string(rune('a'+i))] = bytes.Repeat([]byte{byte(i + 1)}, 512)
+	}
+	w.change(func(tx *Tx) { w.add(tx, full) })
+	w.change(func(tx *Tx) {
+		tx.openPacks[0] = 1 // as if frame 1, which is full, had been left open
+		w.add(tx, map[string][]byte{"one": bytes.Repeat([]byte("1"), 300), "two": bytes.Repeat([]byte("2"), 300)})
+	})
+	w.check()
+}
+
+// A file that something else writes over while a transaction is open is left alone when it is rolled back.
+func TestRollbackLeavesAForeignFileAlone(t *testing.T) {
+	w := smallWorld(t)
+	a, err := OpenWrite(ctx, name, w.opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := a.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.add(tx, map[string][]byte{"new": bytes.Repeat([]byte("n"), 1000)})
+	delete(w.model, "new")
+	// Another archive is copied over this one, in place.
+	f, err := w.mem.Open(name, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign := bytes.Repeat([]byte("foreign "), 100<<10)
+	if _, err := f.WriteAt(foreign, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Commit(ctx); err == nil {
+		t.Fatal("committed over a foreign file")
+	}
+	if err := a.Close(); err != nil {
+		t.Log(err)
+	}
+	if !bytes.HasPrefix(w.mem.Bytes(name), foreign[:format.DataStart]) || len(w.mem.Bytes(name)) < len(foreign) {
+		t.Error("the foreign file was cut or overwritten")
+	}
+}

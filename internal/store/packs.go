@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"lockbox/internal/format"
 	"lockbox/internal/frames"
 	"lockbox/internal/journal"
@@ -51,7 +52,13 @@ func (t *Tx) openPack(class uint8) (*pack, error) {
 	if ok, err := t.soundFrame(last); !ok {
 		return p, err // a damaged pack stays as it is
 	}
-	return p, t.unpack(last, class)
+	if err := t.unpack(last, class); err != nil {
+		return nil, err
+	}
+	if t.packs[class] == nil { // what was folded in has filled it
+		return t.openPack(class)
+	}
+	return t.packs[class], nil
 }
 
 // unpack moves what is still referenced in a committed pack into the class's open pack and gives the
@@ -61,6 +68,9 @@ func (t *Tx) unpack(number uint64, class uint8) error {
 	rec, err := t.frameRecord(number)
 	if err != nil {
 		return err
+	}
+	if rec.Class != class {
+		return format.Corrupt(fmt.Sprintf("frame %d", number), rec.Ext.Off, "it is not a pack of class %d", class)
 	}
 	ref := toRef(number, rec)
 	var plain []byte

@@ -27,8 +27,12 @@ func (t *Tx) settle(ctx context.Context) error {
 	dead := func(frame uint64, unit, size int64) error {
 		if unit != 0 {
 			for k := uint64(0); k < uint64((size+unit-1)/unit); k++ {
-				if _, err := t.frameRecord(frame + k); err != nil {
+				rec, err := t.frameRecord(frame + k)
+				if err != nil {
 					return err // before a number that no frame bears is noted
+				}
+				if rec.Class != frames.NoPack {
+					return format.Corrupt("content", -1, "frame %d of its run is a pack, which others share", frame+k)
 				}
 				t.gone[frame+k] = true
 			}

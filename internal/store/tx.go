@@ -151,6 +151,9 @@ func (a *Archive) begin() (*Tx, error) {
 	if t.gen > maxGen {
 		return nil, format.Corrupt("superblock", 0, "generation %d is out of range", t.gen)
 	}
+	if err := a.checkNext(v); err != nil {
+		return nil, err
+	}
 	if _, err := io.ReadFull(a.opt.Entropy, t.attempt[:]); err != nil {
 		return nil, fmt.Errorf("drawing an attempt id: %w", err)
 	}
@@ -190,6 +193,23 @@ func (a *Archive) begin() (*Tx, error) {
 	}
 	a.tx = t
 	return t, nil
+}
+
+// checkNext refuses counters that would give a number out again.
+func (a *Archive) checkNext(v *view) error {
+	for tree, next := range map[index.Tree]uint64{index.Contents: v.commit.Counters.NextContent, index.Frames: v.commit.Counters.NextFrame} {
+		it := index.NewIter(a, tree, v.tree(tree))
+		if !it.SeekLE(nil) {
+			if err := it.Err(); err != nil {
+				return err
+			}
+			continue
+		}
+		if last, err := index.DecodeNumKey(it.Key()); err != nil || last >= next {
+			return errors.Join(err, format.Corrupt("commit block", v.super.CommitOff, "the next number in the tree %v is %d, but %d is in use", tree, next, last))
+		}
+	}
+	return nil
 }
 
 // fail records the first failure of the transaction.
@@ -313,7 +333,7 @@ func (t *Tx) rollback() error {
 	case !t.publishing:
 		// No copy names what lies past the end, so a disk that is full gets its space back at once; the next
 		// writer's recovery does the rest. Nothing depends on whether this succeeds.
-		if size, err := a.f.Size(); err == nil && size > a.cur.super.End {
+		if size, err := a.f.Size(); err == nil && size > a.cur.super.End && a.unchanged() == nil {
 			_ = a.f.Truncate(a.cur.super.End)
 		}
 	}

@@ -26,7 +26,7 @@ func main() {
 	seed := flag.Uint64("seed", uint64(time.Now().UnixNano())%1e9, "seed of the random moments and contents")
 	only := flag.String("run", "", "run only the parts whose names contain this")
 	rounds := flag.Int("rounds", 25, "random kills of each command; power cuts of each file system")
-	limit := flag.Duration("limit", 230*time.Second, "give up, and fail, after this time")
+	limit := flag.Duration("limit", 4*time.Minute, "give up, and fail, after this time")
 	flag.Parse()
 	if dir := os.Getenv(insideEnv); dir != "" {
 		os.Exit(inside(dir, *bin, *only, *seed, *rounds, *limit))

@@ -16,14 +16,13 @@ import (
 
 // op is a command that is interrupted, with the states it leads from and to.
 type op struct {
-	name  string
-	needs []string // commands that must be built
-	from  string   // archive that is there before, "" for none
-	args  func(dir string) []string
-	file  string                  // what it changes or makes, in dir: target, made or outDir
-	gone  func(path string) error // what must hold once the change is complete; nil for nothing
-	over  bool                    // outDir holds other versions of everything before
-	plan  plan                    // what the file system is made not to have
+	name string
+	from string // archive that is there before, "" for none
+	args func(dir string) []string
+	file string                  // what it changes or makes, in dir: target, made or outDir
+	gone func(path string) error // what must hold once the change is complete; nil for nothing
+	over bool                    // outDir holds other versions of everything before
+	plan plan                    // what the file system is made not to have
 
 	fx       *fixture
 	old, new string
