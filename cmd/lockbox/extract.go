@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"iter"
 	"math"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -159,6 +160,7 @@ func (r *extractor) target(e *index.Entry) (pathsafe.Path, bool) {
 func (r *extractor) plan(ctx context.Context) error {
 	places := make(map[pathsafe.Path]index.Entry) // only --strip can lead two entries to one place
 	r.links = make(map[string]string)
+	self := placeOf(r.opt.archive, r.opt.dest)
 	for e, err := range r.sel.entries() {
 		if err == nil && r.entries%4096 == 0 {
 			err = ctx.Err()
@@ -170,6 +172,12 @@ func (r *extractor) plan(ctx context.Context) error {
 		if !ok {
 			r.skip(&e)
 			continue
+		}
+		if e.Kind != index.Dir && to.String() == self {
+			return &failure{
+				code: exitFailed, err: fmt.Errorf("nothing was written: the entry %s would take the place of the archive itself", quoted(e.Path.String())),
+				hint: "extract to another directory: --dest DIR",
+			}
 		}
 		r.entries++
 		if e.Size > math.MaxInt64-r.bytes {
@@ -198,6 +206,29 @@ func (r *extractor) plan(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// placeOf returns where the archive stands below the destination, as a stored path, or "".
+func placeOf(archive, dest string) string {
+	from, err := filepath.EvalSymlinks(archive)
+	if err != nil {
+		return ""
+	}
+	to, err := filepath.EvalSymlinks(dest)
+	if err != nil {
+		return "" // not there yet, so the archive is not in it
+	}
+	if from, err = filepath.Abs(from); err != nil {
+		return ""
+	}
+	if to, err = filepath.Abs(to); err != nil {
+		return ""
+	}
+	rel, err := filepath.Rel(to, from)
+	if err != nil || !filepath.IsLocal(rel) {
+		return ""
+	}
+	return filepath.ToSlash(rel)
 }
 
 // skip takes note of an entry that has no target. What the user did not ask to be left out is named.
@@ -252,6 +283,9 @@ func (r *extractor) write(ctx context.Context) (err error) {
 	}
 	if err := r.ar.Bulk(ctx, r.wanted(ctx, index.File), r.piece); err != nil {
 		return err
+	}
+	if n := len(r.w.parts); n > 0 {
+		return fmt.Errorf("%d files did not come whole", n)
 	}
 	resolve := r.linkCheck()
 	err = r.each(ctx, index.Symlink, func(p pathsafe.Path, m hostfs.Meta) error {

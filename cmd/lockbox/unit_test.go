@@ -236,12 +236,12 @@ func TestLeadsOut(t *testing.T) {
 		{"", "deep/../../../..", true}, {"", "p/q/up", false}, {"", "p/q/up/..", true}, {"", "out/x", true}, {"", "loop", false},
 		{"", "d/abs", true}, {"", "self", false}, {"a/b", "here/../../..", true}, {"a/b", "here/../..", false}, {"", "", false}, {"", "x/", false},
 	} {
-		if got := leadsOut(c.dir, c.target, linkAt); got != c.out {
+		if got := leadsOut(c.dir, c.target, linkAt, noLinks); got != c.out {
 			t.Errorf("in %q, %q leads out: %v", c.dir, c.target, got)
 		}
 	}
 	deep := strings.Repeat("a/", 8000) + ".."
-	if leadsOut("", deep, linkAt) {
+	if leadsOut("", deep, linkAt, noLinks) {
 		t.Error("a long target")
 	}
 }
@@ -323,6 +323,18 @@ func TestHuman(t *testing.T) {
 	for n, want := range map[uint64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", 1<<64 - 1: "18,446,744,073,709,551,615"} {
 		if got := comma(n); got != want {
 			t.Errorf("%d: %s", n, got)
+		}
+	}
+}
+
+func noLinks(string) (string, bool) { return "", false }
+
+// A link that the archive holds and that cannot be made counts as what stands there instead, too.
+func TestPlannedLinksMayFail(t *testing.T) {
+	planned := func(p string) (string, bool) { return map[string]string{"a": "deep/er"}[p], p == "a" }
+	for target, out := range map[string]bool{"a/../x": false, "a/../../outside": true, "a/../../../outside": true, "a/f": false} {
+		if got := leadsOut("", target, noLinks, planned); got != out {
+			t.Errorf("%s: leads out: %v, want %v", target, got, out)
 		}
 	}
 }
