@@ -284,7 +284,7 @@ func (r *extractor) write(ctx context.Context) (err error) {
 	if err := r.ar.Bulk(ctx, r.wanted(ctx, index.File), r.piece); err != nil {
 		return err
 	}
-	if n := len(r.w.parts); n > 0 {
+	if n := r.w.unfinished(); n > 0 {
 		return fmt.Errorf("%d files did not come whole", n)
 	}
 	resolve := r.linkCheck()

@@ -138,6 +138,16 @@ func (w *written) piece(to pathsafe.Path, m hostfs.Meta, p store.Piece) error {
 	return nil
 }
 
+// unfinished is how many files wait for parts.
+func (w *written) unfinished() (n int) {
+	for _, p := range w.parts {
+		if !p.over {
+			n++
+		}
+	}
+	return n
+}
+
 // begin opens the file for the first of its parts.
 func (p *partial) begin(x *hostfs.Extractor, to pathsafe.Path, m hostfs.Meta) (err error) {
 	p.mu.Lock()
