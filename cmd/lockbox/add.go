@@ -301,7 +301,7 @@ func (r *adder) failure(err error) error {
 	case r.made && errors.Is(err, fs.ErrExist):
 		return overtaken(r.opt.archive)
 	}
-	return fmt.Errorf("adding to %s failed, nothing was changed: %w", quoted(r.opt.archive), err)
+	return changeFailure(err, "adding to", r.opt.archive)
 }
 
 func conflictFailure(err error) error {

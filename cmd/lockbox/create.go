@@ -211,8 +211,9 @@ func (a *app) closeWrite(ar *store.Archive, archive string, sum *store.Summary, 
 	var cerr error
 	if err == nil {
 		if cerr = ar.Tidy(); cerr == nil {
-			var in store.Info
-			if in, err = ar.Info(); err == nil {
+			if in, ierr := ar.Info(); ierr != nil {
+				a.say.Warnf("the change to %s is committed, but its state cannot be read back: %v", quoted(archive), ierr)
+			} else {
 				sum.Generation, sum.Root = in.Generation, in.Root
 				if in.PendingWipe > 0 {
 					a.say.Warnf("%s of what %s no longer holds are not overwritten yet: a reader may still need them", exactBytes(in.PendingWipe), quoted(archive))

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"lockbox/internal/index"
+	"lockbox/internal/pathsafe"
 	"lockbox/internal/store"
 )
 
@@ -85,6 +86,12 @@ func (a *app) remove(ctx context.Context, opt removeOptions) error {
 func changeFailure(err error, doing, archive string) error {
 	if errors.Is(err, context.Canceled) || hasWords(err) {
 		return err
+	}
+	if errors.Is(err, store.ErrOutcomeUnknown) {
+		return &failure{
+			code: exitFailed, err: fmt.Errorf("%s %s failed: %w", doing, quoted(archive), err),
+			hint: "the archive is whole, with the change or without it: lockbox info " + pathsafe.Quote(archive) + " shows its generation",
+		}
 	}
 	return fmt.Errorf("%s %s failed, nothing was changed: %w", doing, quoted(archive), err)
 }

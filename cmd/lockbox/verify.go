@@ -214,7 +214,8 @@ func (a *app) verdict(name string, c *check, sum verify.Summary, err error) erro
 	// Nothing is left to say of an archive that is in order.
 	silent := a.g.quiet && err == nil && sum.Complete && expected && len(c.findings) == 0
 	if !silent {
-		if werr := a.printVerdict(name, c, sum, err == nil); werr != nil {
+		// What was found counts before a failure to print it.
+		if werr := a.printVerdict(name, c, sum, err == nil); werr != nil && err == nil && sum.Damaged == 0 && sum.Complete {
 			return werr
 		}
 	}

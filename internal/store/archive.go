@@ -26,6 +26,10 @@ import (
 // ErrConflict is the kind of a change that would store a file where a directory is, or the reverse.
 var ErrConflict = errors.New("a file and a directory cannot have the same stored path")
 
+// ErrOutcomeUnknown is the kind of a failed publication: the archive is exactly the old or exactly the new
+// generation, and which is seen by opening it again.
+var ErrOutcomeUnknown = errors.New("it is not known whether the change was made")
+
 // ErrUnstorable is the kind of an entry that the format cannot hold.
 var ErrUnstorable = errors.New("it cannot be stored")
 

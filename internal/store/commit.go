@@ -173,7 +173,7 @@ func (a *Archive) publishPair(ctx context.Context, v *view) error {
 		err = a.poisoned(e)
 	}
 	if err != nil {
-		return fmt.Errorf("publishing generation %d, outcome unknown: %w", v.super.Generation, err)
+		return fmt.Errorf("publishing generation %d: %w: %w", v.super.Generation, ErrOutcomeUnknown, err)
 	}
 	a.cur, a.copies = v, a.copies.Written(v.super, pair)
 	a.dirty, a.clean = true, false
@@ -215,11 +215,9 @@ func (a *Archive) publishNew(ctx context.Context, v *view) error {
 	}
 	a.temp = nil
 	a.cur, a.copies = v, (&journal.Copies{}).Written(v.super, 0, 1)
-	// Only now: whoever finds the mark may rely on the name as well.
-	if err := journal.WriteMark(writerAt{a}, v.super); err != nil {
-		return err
-	}
-	a.clean = true
+	// Only now: whoever finds the mark may rely on the name as well. Without it the next writer repairs what
+	// needs no repair; the archive is there all the same.
+	a.clean = journal.WriteMark(writerAt{a}, v.super) == nil
 	return nil
 }
 

@@ -78,6 +78,20 @@ type writeBuffer struct {
 	a   *Archive
 	off int64
 	b   []byte
+
+	begun bool // something was written
+}
+
+// writeAt makes sure before the first write that the archive is still what the handle knows: a source may
+// have kept the transaction waiting since Begin.
+func (w *writeBuffer) writeAt(b []byte, off int64) error {
+	if !w.begun {
+		if err := w.a.unchanged(); err != nil && !skip(noChangeCheck) {
+			return err
+		}
+		w.begun = true
+	}
+	return w.a.writeAt(b, off)
 }
 
 func (w *writeBuffer) write(b []byte, off int64) error {
@@ -87,7 +101,7 @@ func (w *writeBuffer) write(b []byte, off int64) error {
 		}
 	}
 	if len(b) >= 1<<18 {
-		return w.a.writeAt(b, off)
+		return w.writeAt(b, off)
 	}
 	if len(w.b) == 0 {
 		w.off = off
@@ -100,7 +114,7 @@ func (w *writeBuffer) flush() error {
 	if len(w.b) == 0 {
 		return nil
 	}
-	err := w.a.writeAt(w.b, w.off)
+	err := w.writeAt(w.b, w.off)
 	w.b = w.b[:0]
 	return err
 }
