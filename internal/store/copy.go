@@ -39,7 +39,7 @@ func (a *Archive) CopyTo(ctx context.Context, name string, o CopyOptions) error 
 	if err != nil {
 		return err
 	}
-	c := &copier{a: a, v: v, dst: dst, progress: o.Progress}
+	c := &copier{a: a, v: v, dst: dst, name: name, progress: o.Progress}
 	return errors.Join(c.run(ctx), dst.Close())
 }
 
@@ -48,6 +48,7 @@ type copier struct {
 	a        *Archive
 	v        *view
 	dst      vfs.Temp
+	name     string // of the copy
 	progress func(done, total int64)
 	own      index.Ownership // two owners of a place would not both survive the copying
 
@@ -276,5 +277,12 @@ func (c *copier) publish(ctx context.Context) error {
 	if err := lockWait(ctx, dst, publishLock, true, 0); err != nil && !errors.Is(err, vfs.ErrLockUnsupported) {
 		return err
 	}
-	return dst.Publish()
+	if err := dst.Publish(); err != nil {
+		// As in publishNew: a name that may not last is taken back.
+		if same, e := dst.SameFile(c.name); e == nil && same {
+			err = errors.Join(err, c.a.opt.FS.Remove(c.name))
+		}
+		return err
+	}
+	return nil
 }
