@@ -81,7 +81,7 @@ func genSuper() *rapid.Generator[*Super] {
 		fill(s.CommitHash[:], "hash")
 		fill(s.PrevRoot[:], "root")
 		s.WriteKnow, s.MayIgnore = rapid.Uint64().Draw(t, "writers"), rapid.Uint64().Draw(t, "ignored")
-		s.Generation = rapid.Uint64Min(1).Draw(t, "generation")
+		s.Generation = rapid.Uint64Range(1, maxGeneration).Draw(t, "generation")
 		s.CommitLen = rapid.Uint32Range(commitHeader, format.MaxCommitBlock).Draw(t, "length")
 		room := format.AlignUp(int64(s.CommitLen), s.Sector)
 		first := format.AlignUp(format.DataStart, s.Sector) / s.Sector

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lockbox/internal/store"
+	"lockbox/internal/vfs"
 )
 
 var (
@@ -27,10 +28,18 @@ var equivalent = map[string]string{
 	"NoRecoverySync":  "all that a publication names was synced before its first copy was written, and each copy is rewritten with a sync of its own",
 }
 
+// hunting is the effort of a sweep that looks for one mutant.
+var hunting = effort{
+	images:    vfs.Spread{Exhaustive: 16, Steps: 2, Random: 2, Garbage: 2},
+	nested:    vfs.Spread{Exhaustive: 8, Steps: 1, Random: 1, Garbage: 1},
+	nestEvery: 100, postEvery: 400, killEvery: 12, followEvery: 4, faultEvery: 7,
+}
+
 // TestCrashMutants leaves out one barrier after the other and expects the sweep to notice.
 func TestCrashMutants(t *testing.T) {
 	names := append(store.MutantNames(), "NoDirSyncAfterPublish")
 	defer debug.SetGCPercent(debug.SetGCPercent(800))
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(4 << 30))
 	killed := 0
 	for _, name := range names {
 		if *oneMutant != "" && name != *oneMutant {

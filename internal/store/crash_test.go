@@ -37,11 +37,6 @@ var (
 		nested:    vfs.Spread{Exhaustive: 8, Steps: 1, Random: 1, Garbage: 1},
 		nestEvery: 200, postEvery: 600, killEvery: 60, followEvery: 4, faultEvery: 41,
 	}
-	hunting = effort{
-		images:    vfs.Spread{Exhaustive: 16, Steps: 2, Random: 2, Garbage: 2},
-		nested:    vfs.Spread{Exhaustive: 8, Steps: 1, Random: 1, Garbage: 1},
-		nestEvery: 100, postEvery: 400, killEvery: 12, followEvery: 4, faultEvery: 7,
-	}
 	thorough = effort{
 		images:    vfs.Spread{Exhaustive: 1 << 10, Steps: 12, Random: 12, Garbage: 6},
 		nested:    vfs.Spread{Exhaustive: 16, Steps: 2, Random: 2, Garbage: 2},
@@ -84,6 +79,7 @@ func TestCrash(t *testing.T) {
 		e = thorough
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(800))
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(4 << 30))
 	var all tally
 	start := time.Now()
 	var group sync.WaitGroup
