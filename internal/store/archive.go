@@ -85,15 +85,16 @@ type Archive struct {
 	temp   vfs.Temp // not nil until a created archive has its name
 	locked bool     // readers: the generation is locked
 
-	mu     sync.Mutex // guards what follows, against Begin, Commit and Close
-	cur    *view
-	copies *journal.Copies
-	clean  bool // the clean mark names the current generation
-	dirty  bool // something was committed through this handle and not yet tidied
-	owners *extentMap
-	poison error // why the handle refuses, or nil
-	tx     *Tx
-	closed bool
+	mu      sync.Mutex // guards what follows, against Begin, Commit and Close
+	cur     *view
+	copies  *journal.Copies
+	clean   bool // the clean mark names the current generation
+	dirty   bool // something was committed through this handle and not yet tidied
+	owners  *extentMap
+	poison  error // why the handle refuses, or nil
+	tx      *Tx
+	closed  bool
+	written int64 // bytes of the latest transaction
 
 	ceiling int64 // while compacting: the file must not grow beyond it; else 0
 }

@@ -89,7 +89,8 @@ func (a *Archive) checkpoint(wiped []journal.Planned) error {
 	if skip(truncateFirst) && t.space.end < a.cur.super.End {
 		_ = a.f.Truncate(t.space.end)
 	}
-	room, count := int64(4*stageRefill), stageExtents-len(t.space.held)
+	room, count := stageRoom(a.written), stageExtents-len(t.space.held)
+	largestFirst(clean)
 	for _, p := range clean {
 		if room > 0 && count > 0 {
 			room -= p.Len
@@ -98,6 +99,9 @@ func (a *Archive) checkpoint(wiped []journal.Planned) error {
 		} else {
 			edits.add(p, index.FreeWiped)
 		}
+	}
+	if err := edits.refill(room); err != nil {
+		return err
 	}
 	byOffset(t.space.usable)
 	k := a.cur.commit.Counters

@@ -32,6 +32,7 @@ func (t *Tx) Commit(ctx context.Context) (Summary, error) {
 	}
 	t.done = true
 	a.tx = nil
+	a.written = t.space.given
 	t.stopPipe()
 	return t.sum, nil
 }

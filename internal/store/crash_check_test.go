@@ -128,6 +128,7 @@ func (r *run) protect(fn func()) (err error) {
 			err = &violation{0, r.where, fmt.Sprintf("panic: %v\n%s", p, debug.Stack())}
 		}
 	}()
+	defer func() { r.memo = nil }() // runs are kept in lists
 	fn()
 	return nil
 }
@@ -235,7 +236,7 @@ func (r *run) scan(sim *vfs.Sim, where string, dead bitset) {
 		tokens, ok := r.memo[&b[0]]
 		if !ok {
 			tokens = r.script.g.find(b)
-			if len(r.memo) > 1<<16 {
+			if len(r.memo) > 1<<13 { // each keeps the bytes of a whole write alive
 				clear(r.memo)
 			}
 			r.memo[&b[0]] = tokens

@@ -327,6 +327,8 @@ func tall(seed uint64) *script {
 	s.tx("remove the end", commits, nil, []string{big})
 	s.session("add again")
 	s.tx("add again", commits, []put{{s.component(14), s.body(2000)}}, nil)
+	s.session("rolled back")
+	s.tx("rolled back", rollsBack, []put{{s.component(14), s.body(300 << 10)}}, nil)
 	return s
 }
 

@@ -38,8 +38,8 @@ var hunting = effort{
 // TestCrashMutants leaves out one barrier after the other and expects the sweep to notice.
 func TestCrashMutants(t *testing.T) {
 	names := append(store.MutantNames(), "NoDirSyncAfterPublish")
-	defer debug.SetGCPercent(debug.SetGCPercent(800))
-	defer debug.SetMemoryLimit(debug.SetMemoryLimit(4 << 30))
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(1 << 30))
 	killed := 0
 	for _, name := range names {
 		if *oneMutant != "" && name != *oneMutant {

@@ -51,8 +51,7 @@ type task struct {
 	run  *run
 }
 
-// tasks lists the runs of a sweep. The longest script meets every combo, the others, which come first, one
-// a seed.
+// tasks lists the runs of a sweep. The longest script meets every combo, the others one a seed.
 func tasks(seed uint64, e effort, t *tally) (list []task) {
 	add := func(name string, fn func(*run), script func(uint64) *script, c Combo) {
 		list = append(list, task{fmt.Sprintf("%s, seed %d, %v", name, seed, c), fn, newRun(seed, c, script(seed), e, t)})
@@ -61,13 +60,13 @@ func tasks(seed uint64, e effort, t *tally) (list []task) {
 		add(name+", crash", (*run).crash, script, c)
 		add(name+", faults", (*run).faults, script, c)
 	}
-	for i, s := range scripts[1:] {
-		both(s.name, s.make, combos[(i+int(seed))%len(combos)])
-	}
-	for _, c := range combos {
-		both(scripts[0].name, scripts[0].make, c)
-	}
 	add("lost locks", (*run).lostLocks, everyday, combos[int(seed)%len(combos)])
+	for k := range combos {
+		both(scripts[0].name, scripts[0].make, combos[(k+int(seed))%len(combos)])
+		if k+1 < len(scripts) {
+			both(scripts[k+1].name, scripts[k+1].make, combos[(2*k+int(seed))%len(combos)])
+		}
+	}
 	return list
 }
 
@@ -78,8 +77,8 @@ func TestCrash(t *testing.T) {
 	if *crashSeeds > 0 {
 		e = thorough
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(800))
-	defer debug.SetMemoryLimit(debug.SetMemoryLimit(4 << 30))
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(1 << 30))
 	var all tally
 	start := time.Now()
 	var group sync.WaitGroup

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"iter"
 	"maps"
 	"slices"
@@ -134,23 +135,34 @@ func (f *freeEdits) touching(e format.Extent, state index.FreeState) (index.Free
 	return index.FreeExtent{}, false
 }
 
-// refill moves extents from the free tree to the stage set, from the front of the file, so that the next
-// transaction finds room there.
-func (f *freeEdits) refill() error {
+// refillLooks is how many records of the free tree are looked at for room.
+const refillLooks = 1024
+
+// refill moves about room bytes from the free tree to the stage set, the longest extents among the first of
+// the file, so that the next transaction finds room there.
+func (f *freeEdits) refill(room int64) error {
 	if f.root.Height == 0 {
 		return f.err
 	}
 	t := f.t
 	it := index.NewIter(t.a, index.Free, f.root)
-	room := int64(4 * stageRefill)
-	count := 64
-	for ok := it.Seek(nil); ok && room > 0 && count > 0; ok = it.Next() {
+	var found []index.FreeExtent
+	for ok := it.Seek(nil); ok && len(found) < refillLooks; ok = it.Next() {
 		e, err := t.a.freeExtent(it.Key(), it.Value())
 		if err != nil {
 			return err
 		}
-		if e.State == index.FreePending || f.del[e.Ext.Off] {
-			continue
+		if e.State != index.FreePending && !f.del[e.Ext.Off] {
+			found = append(found, e)
+		}
+	}
+	if err := it.Err(); err != nil {
+		return err
+	}
+	slices.SortStableFunc(found, func(x, y index.FreeExtent) int { return cmp.Compare(y.Ext.Len, x.Ext.Len) })
+	for _, e := range found[:min(len(found), stageExtents/4)] {
+		if room <= 0 {
+			break
 		}
 		f.del[e.Ext.Off] = true
 		take := e.Ext
@@ -175,10 +187,9 @@ func (f *freeEdits) refill() error {
 		}
 		t.space.held = append(t.space.held, journal.Planned{Extent: take, Generation: e.Gen, Kind: kind})
 		room -= take.Len
-		count--
 	}
 	byOffset(t.space.held)
-	return it.Err()
+	return nil
 }
 
 // apply writes the edits and returns the new root. The extents of nodes it supersedes go to the stage

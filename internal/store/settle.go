@@ -383,6 +383,9 @@ const (
 	retireBytes  = 64 << 20
 )
 
+// stageRoom is how much a stage set should hold, judged by what a transaction has written: room for twice that.
+func stageRoom(written int64) int64 { return min(max(4*stageRefill, 2*written), stageBytes/4) }
+
 // sets decides what becomes of the extents that the new root does not use: the stage set, the retire set,
 // and the changes of the free tree.
 func (t *Tx) sets() (retire []journal.Planned, edits *freeEdits, err error) {
@@ -419,8 +422,9 @@ func (t *Tx) sets() (retire []journal.Planned, edits *freeEdits, err error) {
 	t.space.held = stage
 	if n := len(stage) + len(t.space.usable); n > stageExtents || totalLen(stage)+totalLen(t.space.usable) > stageBytes {
 		t.spill(edits)
-	} else if totalLen(stage)+totalLen(t.space.usable) < stageRefill {
-		err = edits.refill()
+	} else if totalLen(stage)+totalLen(t.space.usable) < stageRefill || t.space.end > t.base.super.End {
+		// Also when the stage set did not serve: what it holds is in too small pieces.
+		err = edits.refill(stageRoom(t.space.given))
 	}
 	return retire, edits, err
 }

@@ -15,6 +15,7 @@ type space struct {
 	usable []journal.Planned // by offset
 	held   []journal.Planned // stage extents that may not be written yet
 	end    int64
+	given  int64           // bytes
 	taken  []format.Extent // of the usable ones, what was given out
 
 	// Only a compaction sets these: it takes the lowest place instead of the tightest, keeps the usable
@@ -26,6 +27,7 @@ type space struct {
 // long enough, so that long ones stay whole, else from the end of the archive. With keep, no usable extent
 // is used up whole, so that the number of extents stays as it is.
 func (s *space) alloc(n int64, keep bool) format.Extent {
+	s.given += n
 	best := -1
 	if s.limit > 0 {
 		if best = s.lowest(n, keep, s.floor); best < 0 && s.end+n > s.limit {
@@ -101,6 +103,11 @@ func (s *space) split(off int64) {
 func (s *space) find(off int64) int {
 	i, _ := slices.BinarySearchFunc(s.usable, off, func(p journal.Planned, off int64) int { return cmp.Compare(p.End(), off+1) })
 	return i
+}
+
+// largestFirst sorts a set so that long extents, which any frame fits into, are chosen first.
+func largestFirst(set []journal.Planned) {
+	slices.SortStableFunc(set, func(x, y journal.Planned) int { return cmp.Compare(y.Len, x.Len) })
 }
 
 // stage is the next root's stage set: what is left, whether it could be written now or not.

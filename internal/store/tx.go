@@ -348,10 +348,20 @@ func (t *Tx) rollback() error {
 		// No copy names what lies past the end, so a disk that is full gets its space back at once; the next
 		// writer's recovery does the rest. Nothing depends on whether this succeeds.
 		if size, err := a.f.Size(); err == nil && size > a.cur.super.End && a.unchanged() == nil {
-			_ = a.f.Truncate(a.cur.super.End)
+			a.cutTail(size)
 		}
 	}
 	return nil
+}
+
+// cutTail cuts off what lies past the logical end, whatever fails on the way. It overwrites it first: that
+// may hold copies of what is stored, and once they are cut off no removal reaches them any more.
+func (a *Archive) cutTail(size int64) {
+	for off := a.cur.super.End; off < size; off += int64(len(zeros)) {
+		_, _ = a.f.WriteAt(zeros[:min(size-off, int64(len(zeros)))], off)
+	}
+	_ = a.f.Sync()
+	_ = a.f.Truncate(a.cur.super.End)
 }
 
 // Write implements index.Sink: it seals a node and stores it.

@@ -200,6 +200,24 @@ func TestReplacingKeepsTheSizeFlat(t *testing.T) {
 	w.verify()
 }
 
+// So does replacing one byte of a file that does not compress and fills a frame of its own.
+func TestReplacingALargeFileKeepsTheSizeFlat(t *testing.T) {
+	w := newWorld(t, 1, Options{})
+	w.create(CreateOptions{Level: frames.LevelDefault})
+	d := randomBytes(rand.New(rand.NewPCG(1, 1)), 1<<20)
+	var sizes []int
+	for i := range 50 {
+		d[5000*i]++
+		w.change(func(tx *Tx) { w.add(tx, map[string][]byte{"f": d}) })
+		sizes = append(sizes, len(w.mem.Bytes(name)))
+	}
+	t.Logf("file size after 1, 20, 50 replacements: %d, %d, %d", sizes[0], sizes[19], sizes[49])
+	if sizes[49] > sizes[19] || sizes[49] > 4*sizes[0] {
+		t.Errorf("the file grew: %d", sizes)
+	}
+	w.check()
+}
+
 // A thousand transactions of one small file each end within twice the size of one transaction.
 func TestManySmallTransactions(t *testing.T) {
 	n := 1000

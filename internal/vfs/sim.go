@@ -318,8 +318,8 @@ func (s *Sim) Edit(name string, off int64, b []byte) {
 }
 
 // Remains yields, with their offsets, all bytes that the cache shows of a file or that the disk may have
-// in its place, sector by sector, zeros left out. The bytes must not be changed; equal addresses mean
-// equal bytes.
+// in its place, sector by sector, zeros left out; at last, with offset -1, what a truncation has cut off and
+// left on the disk. The bytes must not be changed; equal addresses mean equal bytes.
 func (s *Sim) Remains(name string) iter.Seq2[int64, []byte] {
 	return func(yield func(int64, []byte) bool) {
 		s.mu.Lock()
@@ -344,6 +344,11 @@ func (s *Sim) Remains(name string) iter.Seq2[int64, []byte] {
 				if (k >= len(n.cache) || w.page != n.cache[k]) && !emit(k, w.page) {
 					return
 				}
+			}
+		}
+		for _, p := range n.freed {
+			if !yield(-1, p.b) {
+				return
 			}
 		}
 	}

@@ -22,7 +22,8 @@ type simNode struct {
 	shared   bool
 	versions map[int]*pageVersions
 	sizes    []sizeVersion
-	resized  bool // the size has changed since the last sync
+	resized  bool       // the size has changed since the last sync
+	freed    []*simPage // what the disk may have had in sectors that were cut off; nothing overwrites it there
 	locks    []simLock
 }
 
@@ -74,7 +75,7 @@ func (n *simNode) own() {
 func (n *simNode) clone() *simNode {
 	c := *n
 	c.cache, c.durable, c.shared = slices.Clone(n.cache), slices.Clone(n.durable), false
-	c.sizes, c.locks = slices.Clone(n.sizes), nil
+	c.sizes, c.locks, c.freed = slices.Clone(n.sizes), nil, slices.Clone(n.freed)
 	c.versions = make(map[int]*pageVersions, len(n.versions))
 	for k, v := range n.versions {
 		c.versions[k] = &pageVersions{slices.Clone(v.list), v.dirty}
@@ -156,6 +157,16 @@ func (n *simNode) truncate(s *Sim, size int64) {
 		n.set(k, p, s.seq)
 	}
 	for k := int((size + int64(s.sector) - 1) / int64(s.sector)); k < len(n.cache); k++ {
+		if k < len(n.durable) && n.durable[k] != nil {
+			n.freed = append(n.freed, n.durable[k])
+		}
+		if v := n.versions[k]; v != nil {
+			for _, w := range v.list {
+				if w.page != nil {
+					n.freed = append(n.freed, w.page)
+				}
+			}
+		}
 		if n.cache[k] != nil {
 			s.seq++
 			n.set(k, nil, s.seq)

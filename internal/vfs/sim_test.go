@@ -240,6 +240,14 @@ func TestSimEditAndRemains(t *testing.T) {
 			t.Fatal("a durable wipe leaves something")
 		}
 	}
+	ok(t, f.Truncate(1024)) // one sector was not wiped before it was cut off
+	ok(t, f.Sync())
+	seen = nil
+	for off, b := range s.Remains(simName0) {
+		seen = append(seen, fmt.Sprintf("%d:%c", off, b[0]))
+	}
+	slices.Sort(seen)
+	equal(t, "after the truncation", seen, []string{"-1:a", "512:Z"})
 }
 
 func TestSimSelection(t *testing.T) {
