@@ -226,6 +226,12 @@ func (a *app) closeWrite(ar *store.Archive, archive string, sum *store.Summary, 
 		cerr = e
 	}
 	a.meter.take(ar)
+	if diskFull(err) {
+		// The handle refuses after a failed write. A new one gives back what the change had taken.
+		if again, e := store.OpenWrite(context.Background(), archive, a.storeOptions()); e == nil {
+			_ = again.Close()
+		}
+	}
 	var tidy *store.TidyError
 	switch {
 	case cerr == nil:

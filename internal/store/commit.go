@@ -146,7 +146,6 @@ func (t *Tx) publish(ctx context.Context, c *journal.Commit, roots [5]index.Root
 	if err := a.unchanged(); err != nil {
 		return err
 	}
-	t.publishing = true
 	return a.publishPair(ctx, v)
 }
 
@@ -177,6 +176,9 @@ func (a *Archive) publishPair(ctx context.Context, v *view) error {
 		return fmt.Errorf("publishing generation %d: %w: %w", v.super.Generation, ErrOutcomeUnknown, err)
 	}
 	a.cur, a.copies = v, a.copies.Written(v.super, pair)
+	if skip(singleSlotInPlace) {
+		a.copies = a.copies.Written(v.super, 1-pair)
+	}
 	a.dirty, a.clean = true, false
 	return nil
 }

@@ -358,6 +358,14 @@ func TestFullDisk(t *testing.T) {
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
 	}
+	w.check()
+	// The next writer gives back what the failed one had taken, before anything else.
+	if a, err = OpenWrite(ctx, name, w.opt); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
 	if n := len(w.mem.Bytes(name)); n > size {
 		t.Errorf("the failed change left the file at %d bytes, it had %d", n, size)
 	}

@@ -17,16 +17,15 @@ import (
 // Tx is a transaction. Nothing of it is visible, to this handle either, before Commit returns. It is
 // for one goroutine.
 type Tx struct {
-	a          *Archive
-	base       *view
-	gen        uint64 // of the root it will publish
-	attempt    format.ID
-	space      space
-	out        writeBuffer
-	nodeSeq    uint32
-	done       bool
-	publishing bool  // a superblock copy may have been written
-	err        error // the first failure; the transaction can only be rolled back
+	a       *Archive
+	base    *view
+	gen     uint64 // of the root it will publish
+	attempt format.ID
+	space   space
+	out     writeBuffer
+	nodeSeq uint32
+	done    bool
+	err     error // the first failure; the transaction can only be rolled back
 
 	entries entryOps
 	moved   bool // an existing entry was removed, replaced or renamed: what is superseded held deleted things
@@ -338,30 +337,10 @@ func (t *Tx) rollback() error {
 	t.done = true
 	t.a.tx = nil
 	t.stopPipe()
-	a := t.a
-	switch {
-	case a.temp != nil:
-		return nil // the file has no name yet
-	case a.poison == nil:
-		return a.scrub(t)
-	case !t.publishing:
-		// No copy names what lies past the end, so a disk that is full gets its space back at once; the next
-		// writer's recovery does the rest. Nothing depends on whether this succeeds.
-		if size, err := a.f.Size(); err == nil && size > a.cur.super.End && a.unchanged() == nil {
-			a.cutTail(size)
-		}
+	if t.a.temp != nil || t.a.poison != nil {
+		return nil // the file has no name yet, or the next writer's recovery wipes what was staged
 	}
-	return nil
-}
-
-// cutTail cuts off what lies past the logical end, whatever fails on the way. It overwrites it first: that
-// may hold copies of what is stored, and once they are cut off no removal reaches them any more.
-func (a *Archive) cutTail(size int64) {
-	for off := a.cur.super.End; off < size; off += int64(len(zeros)) {
-		_, _ = a.f.WriteAt(zeros[:min(size-off, int64(len(zeros)))], off)
-	}
-	_ = a.f.Sync()
-	_ = a.f.Truncate(a.cur.super.End)
+	return t.a.scrub(t)
 }
 
 // Write implements index.Sink: it seals a node and stores it.
