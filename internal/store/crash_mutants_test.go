@@ -24,8 +24,9 @@ func noDirSync() bool { return dirSync.Load() }
 
 // equivalent are barriers that another one covers; docs/durability.md has the arguments.
 var equivalent = map[string]string{
-	"NoSyncAfterWipe": "the next sync is the checkpoint's sync 1, and until the checkpoint is published the extents stay on the old root's list",
-	"NoRecoverySync":  "all that a publication names was synced before its first copy was written, and each copy is rewritten with a sync of its own",
+	"NoSyncAfterWipe":     "the next sync is the checkpoint's sync 1, and until the checkpoint is published the extents stay on the old root's list",
+	"NoSyncAfterTruncate": "a file that is longer than its root says is not taken for one that was closed in order, and its tail was wiped and synced before the cut",
+	"NoRecoverySync":      "all that a publication names was synced before its first copy was written, and each copy is rewritten with a sync of its own",
 }
 
 // hunting is the effort of a sweep that looks for one mutant.

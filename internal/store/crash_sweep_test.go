@@ -160,7 +160,7 @@ func (l *live) watch() {
 			r.check(img, false, where+ruleName(rule), l.window, shown)
 			return true
 		})
-		if r.every(r.effort.killEvery) {
+		if op.Kind == vfs.OpSyncDir || r.every(r.effort.killEvery) {
 			r.kill(l.sim.Clone(), where+"/killed", l.window)
 		}
 		return nil

@@ -60,9 +60,11 @@ func tasks(seed uint64, e effort, t *tally) (list []task) {
 		add(name+", crash", (*run).crash, script, c)
 		add(name+", faults", (*run).faults, script, c)
 	}
-	add("lost locks", (*run).lostLocks, everyday, combos[int(seed)%len(combos)])
 	for k := range combos {
 		both(scripts[0].name, scripts[0].make, combos[(k+int(seed))%len(combos)])
+		if k == 0 {
+			add("lost locks", (*run).lostLocks, everyday, combos[int(seed)%len(combos)])
+		}
 		if k+1 < len(scripts) {
 			both(scripts[k+1].name, scripts[k+1].make, combos[(2*k+int(seed))%len(combos)])
 		}
