@@ -33,7 +33,7 @@ var equivalent = map[string]string{
 var hunting = effort{
 	images:    vfs.Spread{Exhaustive: 16, Steps: 2, Random: 2, Garbage: 2},
 	nested:    vfs.Spread{Exhaustive: 8, Steps: 1, Random: 1, Garbage: 1},
-	nestEvery: 100, postEvery: 400, killEvery: 12, followEvery: 4, faultEvery: 7,
+	nestEvery: 100, postEvery: 400, killEvery: 12, cutEvery: 2, followEvery: 4, faultEvery: 5,
 }
 
 // TestCrashMutants leaves out one barrier after the other and expects the sweep to notice.

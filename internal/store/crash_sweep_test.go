@@ -198,7 +198,11 @@ func (r *run) kill(sim *vfs.Sim, where string, w window) {
 		fail(inv1, where, "neither what was acknowledged nor what was in flight: %v", err)
 	}
 	// The cache has all that was done, the taking back of the clean mark too: nothing staged may be left either.
-	r.recover(sim, where, s, w.ever.or(w.staged), func(op vfs.SimOp) { r.cut(sim, where+"/recovery "+opName(op), w) })
+	r.recover(sim, where, s, w.ever.or(w.staged), func(op vfs.SimOp) {
+		if r.every(r.effort.cutEvery) {
+			r.cut(sim, where+"/recovery "+opName(op), w)
+		}
+	})
 	r.cut(sim, where+"/recovered", window{acked: s, ever: w.ever})
 	if r.every(r.effort.followEvery) {
 		r.posts(sim, where, window{acked: s, ever: w.ever.or(s.tokens)})

@@ -35,12 +35,12 @@ var (
 	brief = effort{
 		images:    vfs.Spread{Exhaustive: 32, Steps: 3, Random: 2, Garbage: 2},
 		nested:    vfs.Spread{Exhaustive: 8, Steps: 1, Random: 1, Garbage: 1},
-		nestEvery: 200, postEvery: 600, killEvery: 60, followEvery: 4, faultEvery: 41,
+		nestEvery: 200, postEvery: 600, killEvery: 30, cutEvery: 4, followEvery: 12, faultEvery: 13,
 	}
 	thorough = effort{
 		images:    vfs.Spread{Exhaustive: 1 << 10, Steps: 12, Random: 12, Garbage: 6},
-		nested:    vfs.Spread{Exhaustive: 16, Steps: 2, Random: 2, Garbage: 2},
-		nestEvery: 100, postEvery: 1000, killEvery: 8, followEvery: 2, faultEvery: 3,
+		nested:    vfs.Spread{Exhaustive: 16, Steps: 1, Random: 2, Garbage: 1},
+		nestEvery: 200, postEvery: 1500, killEvery: 12, cutEvery: 12, followEvery: 25, faultEvery: 1,
 	}
 )
 
@@ -87,7 +87,11 @@ func TestCrash(t *testing.T) {
 	only := regexp.MustCompile(*crashRun)
 	limit := make(chan struct{}, 2)
 	for seed := 1; seed <= seeds; seed++ {
-		for _, k := range tasks(uint64(seed), e, &all) {
+		list := tasks(uint64(seed), e, &all)
+		if testing.Short() {
+			list = list[:5]
+		}
+		for _, k := range list {
 			if !only.MatchString(k.name) {
 				continue
 			}

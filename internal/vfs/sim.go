@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"errors"
 	"io/fs"
 	"iter"
 	"maps"
@@ -165,11 +166,13 @@ func (s *Sim) CreateTemp(name string, perm fs.FileMode) (Temp, error) {
 		}
 		return nil
 	})
-	if err == nil && t.temp != "" {
-		_, err = t.TryLock(tempLockOff, 1, true)
-	}
 	if err != nil {
 		return nil, err
+	}
+	if t.temp != "" {
+		if _, err := t.TryLock(tempLockOff, 1, true); err != nil {
+			return nil, errors.Join(err, s.Remove(t.temp), t.simFile.Close())
+		}
 	}
 	return t, nil
 }
