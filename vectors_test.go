@@ -296,7 +296,7 @@ func TestVectorCommitBlock(t *testing.T) {
 	v.heading("the rest of the extent")
 	v.part(len(v.bytes)-v.at, "zero fill")
 	file := v.done("commit-block.txt")
-	got, raw, err := journal.ReadCommit(bytes.NewReader(append(make([]byte, s.CommitOff), file...)), s)
+	got, raw, err := journal.ReadCommit(bytes.NewReader(append(make([]byte, s.CommitOff), file...)), s, seal.New())
 	if err != nil || !bytes.Equal(raw, b) || !bytes.Equal(got.Encode(s.Generation), b) || got.Counters != m.Counters {
 		t.Errorf("read back: %+v, %v", got, err)
 	}

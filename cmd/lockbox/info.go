@@ -60,7 +60,7 @@ func infoJSON(in *store.Info) []byte {
 	o.uint("entries", in.Entries).uint("contents", in.Contents).uint("frames", in.Frames)
 	o.uint("size", in.PlainBytes).uint("stored", in.StoredBytes).int("file_size", in.FileSize)
 	o.int("free", in.FreeBytes).int("pending_wipe", in.PendingWipe)
-	o.str("suite", in.Suite.String()).str("compression", levelName(in.Level)).str("padding", paddingName(in.Padding)).int("sector", in.Sector)
+	o.str("suite", in.Suite.String()).str("compression", levelName(in.Level)).str("padding", in.Padding.String()).int("sector", in.Sector)
 	o.bool("reproducible", in.Reproducible).int("copies_damaged", int64(in.CopiesDamaged))
 	o.null("signer").emptyList("slots")
 	return o.line()
@@ -77,7 +77,7 @@ func infoText(in *store.Info) string {
 	row("root", "%s", in.Root)
 	row("protection", "%s", protection(in.Suite))
 	row("compression", "%s", levelName(in.Level))
-	row("padding", "%s", paddingName(in.Padding))
+	row("padding", "%s", in.Padding.String())
 	row("sector", "%d", in.Sector)
 	if in.Reproducible {
 		row("reproducible", "yes")
@@ -102,14 +102,6 @@ func protection(s format.Suite) string {
 		return "none (damage is detected, a forger is not)"
 	}
 	return s.String()
-}
-
-func paddingName(p uint8) string {
-	names := [...]string{"none", "padme", "pow2"}
-	if int(p) < len(names) {
-		return names[p]
-	}
-	return fmt.Sprintf("padding %d", p)
 }
 
 // exactBytes prints a size for people who may also want to compute with it.

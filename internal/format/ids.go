@@ -36,6 +36,12 @@ func (s Suite) String() string {
 	return "unknown"
 }
 
+// Signed reports whether a signature authenticates the archive.
+func (s Suite) Signed() bool { return s&SuiteSigned != 0 }
+
+// Encrypted reports whether the archive has a content key.
+func (s Suite) Encrypted() bool { return s&SuiteEncrypted != 0 }
+
 // Extent is a range of the archive file in bytes; both numbers are multiples of the sector size.
 type Extent struct{ Off, Len int64 }
 

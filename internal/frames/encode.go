@@ -32,6 +32,7 @@ type Encoder struct {
 	level   Level
 	shift   uint8
 	sector  int64
+	padding format.Padding
 	z       *zstd.Encoder
 	members []byte
 }
@@ -56,7 +57,11 @@ func NewEncoder(s seal.Suite, archive format.ID, level Level, blockShift uint8, 
 	return e, nil
 }
 
-// Encode appends the extent of a frame to dst[:0] and returns it, zero-filled to a whole sector. The
+// Pad makes the encoder round the length of every extent up.
+func (e *Encoder) Pad(p format.Padding) { e.padding = p }
+
+// Encode appends the extent of a frame to dst[:0] and returns it, filled to a whole sector or as padding
+// asks. The
 // caller has set Number, Attempt and Class of i; Encode sets the rest. The members' lengths add up
 // to len(plain), which is between 1 and format.MaxFramePlain. plain is not changed.
 func (e *Encoder) Encode(dst []byte, i *Info, plain []byte, members []Member) []byte {
@@ -91,11 +96,15 @@ func (e *Encoder) Encode(dst []byte, i *Info, plain []byte, members []Member) []
 			lo := k << e.shift
 			e.suite.Seal(&ctx, seal.KindBlock, uint32(k), stored[lo:min(lo+1<<e.shift, len(stored))], table[k*t:])
 		}
-		dst = append(dst, table...)
 		e.suite.Seal(&ctx, seal.KindTable, noBlock, table, i.Commitment[:t])
+		dst = append(dst, table...)
 	}
-	dst = append(dst, e.members...)
 	putHeader(dst[:h], e.suite, e.archive, i, e.members)
-	fill := format.AlignUp(int64(len(dst)), e.sector) - int64(len(dst))
-	return append(dst, make([]byte, fill)...)
+	dst = append(dst, e.members...)
+	used := len(dst)
+	dst = append(dst, make([]byte, e.padding.Size(int64(used), e.sector)-int64(used))...)
+	if hider := e.suite.Hider(); hider != nil {
+		hider.Fill(dst, dst[used:])
+	}
+	return dst
 }

@@ -16,8 +16,7 @@ const (
 // NoPack is the class of a frame that is not a pack.
 const NoPack uint8 = 255
 
-// noBlock is the block number of tags that do not belong to a block.
-const noBlock = 1<<32 - 1
+const noBlock = seal.NoBlock
 
 // marker opens every frame header of an archive that is not encrypted.
 const marker = "LBXF\r\n\x1a\n"
@@ -130,7 +129,7 @@ func decodeMembers(b []byte, plain uint32, off int64) ([]Member, error) {
 	return ms, c.Done()
 }
 
-// putHeader fills h, which is HeaderSize bytes, for a frame whose commitment is known.
+// putHeader fills h, which is HeaderSize bytes, for a frame whose commitment is known, and seals the members.
 func putHeader(h []byte, s seal.Suite, archive format.ID, i *Info, members []byte) {
 	t := s.TagSize()
 	copy(h[0:8], marker)
@@ -143,10 +142,17 @@ func putHeader(h []byte, s seal.Suite, archive format.ID, i *Info, members []byt
 	binary.LittleEndian.PutUint32(h[60:], i.MemberTable)
 	copy(h[64:64+t], i.Commitment[:t])
 	ctx := i.context(archive)
+	if hider := s.Hider(); hider != nil {
+		// What the head's IV covers, the member table's tag need not.
+		hider.Hide(seal.KindHeader, h[:headerFixed+t])
+		s.Seal(&ctx, seal.KindHeader, noBlock, members, h[64+t:64+2*t])
+		return
+	}
 	s.Seal(&ctx, seal.KindHeader, noBlock, headerTagged(h, t, members), h[64+t:64+2*t])
 }
 
-// headerTagged is what a header's tag covers: the header before the tag, and the member table.
+// headerTagged is what a header's tag covers where nothing is hidden: the header before the tag, and the
+// member table.
 func headerTagged(h []byte, t int, members []byte) []byte {
 	b := make([]byte, 0, headerFixed+t+len(members))
 	return append(append(b, h[:headerFixed+t]...), members...)
@@ -156,10 +162,20 @@ func headerTagged(h []byte, t int, members []byte) []byte {
 // marker of a frame of this archive; recovery scans with it.
 func DecodeHeader(b []byte, s seal.Suite, archive format.ID, off int64) (i Info, ok bool, err error) {
 	t := s.TagSize()
-	if len(b) < HeaderSize(t) || string(b[:8]) != marker || format.ID(b[8:24]) != archive {
+	if len(b) < HeaderSize(t) {
 		return i, false, nil
 	}
-	c := format.NewCursor(b[24:HeaderSize(t)], "frame header", off)
+	h := b[:HeaderSize(t)]
+	if hider := s.Hider(); hider != nil {
+		var plain [headerFixed + format.MaxTag]byte
+		h = plain[:copy(plain[:], b[:headerFixed+t])]
+		if !hider.Reveal(seal.KindHeader, h) {
+			return i, false, nil
+		}
+	} else if string(b[:8]) != marker || format.ID(b[8:24]) != archive {
+		return i, false, nil
+	}
+	c := format.NewCursor(h[24:], "frame header", off)
 	i.Attempt = c.ID()
 	i.Number = c.U64()
 	i.Plain, i.Stored = c.U32(), c.U32()
@@ -191,14 +207,34 @@ func CheckHeader(ext []byte, s seal.Suite, archive format.ID, want *Info, off in
 	}
 	end := want.Used(t)
 	members := ext[end-int64(want.MemberTable) : end]
+	tag := ext[64+t : 64+2*t]
 	ctx := want.context(archive)
-	if !s.Open(&ctx, seal.KindHeader, noBlock, headerTagged(ext, t, members), ext[64+t:64+2*t]) {
+	if s.Hider() == nil {
+		ok = s.Open(&ctx, seal.KindHeader, noBlock, headerTagged(ext, t, members), tag)
+	} else {
+		members = append([]byte(nil), members...)
+		ok = s.Open(&ctx, seal.KindHeader, noBlock, members, tag)
+	}
+	if !ok {
 		return nil, format.Corrupt("frame header", off, "tag does not verify")
 	}
-	for _, b := range ext[end:] {
-		if b != 0 {
-			return nil, format.Corrupt("frame", off, "fill after the frame is not zero")
-		}
+	if !FillOK(s, ext, ext[end:]) {
+		return nil, format.Corrupt("frame", off, "fill after the frame is not zero")
 	}
 	return decodeMembers(members, want.Plain, off)
+}
+
+// FillOK reports whether fill, all of what follows a frame in its extent, is as written: zeros, which an
+// encrypted archive enciphers. head is the start of the extent.
+func FillOK(s seal.Suite, head, fill []byte) bool {
+	if h := s.Hider(); h != nil && len(fill) > 0 {
+		fill = append([]byte(nil), fill...)
+		h.Fill(head, fill)
+	}
+	for _, b := range fill {
+		if b != 0 {
+			return false
+		}
+	}
+	return true
 }

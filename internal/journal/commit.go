@@ -7,6 +7,7 @@ import (
 	"github.com/zeebo/blake3"
 
 	"lockbox/internal/format"
+	"lockbox/internal/seal"
 )
 
 const (
@@ -43,8 +44,10 @@ type Commit struct {
 	Retire    []Planned
 	Counters  Counters
 	Options   Options
-	OpenPacks []uint64 // by pack class: frame number of the last pack that was not full, or NoFrame
-	unknown   []byte   // whole fields this program does not know and may skip
+	OpenPacks []uint64       // by pack class: frame number of the last pack that was not full, or NoFrame
+	Signer    seal.PublicKey // of a signed archive, when it was read: whose signature has verified
+	signature []byte
+	unknown   []byte // whole fields this program does not know and may skip
 }
 
 // NoFrame is the absence of a frame number.
@@ -66,7 +69,7 @@ type Counters struct {
 // Options are what the archive was created with.
 type Options struct {
 	Level        uint8
-	Padding      uint8
+	Padding      format.Padding
 	Reproducible bool
 }
 
@@ -77,6 +80,7 @@ const (
 	OwnerNode    uint8 = 2 // by tree, 1 to 5
 	OwnerCommit  uint8 = 3
 	OwnerSeveral uint8 = 4 // neighbours joined into one extent
+	OwnerKeyDir  uint8 = 5
 )
 
 // Planned is an extent of the stage or the retire set.
@@ -123,7 +127,7 @@ func decodeSet(payload []byte, s *Super, record string) ([]Planned, error) {
 		flags := c.U8()
 		c.Zero(6)
 		if p.Off < at || p.Len <= 0 || p.Off%s.Sector != 0 || p.Len%s.Sector != 0 || p.End() > s.End ||
-			p.Generation > s.Generation || p.Kind > OwnerSeveral || p.Kind == OwnerNode && (p.Owner < 1 || p.Owner > trees) || flags > 1 {
+			p.Generation > s.Generation || p.Kind > OwnerKeyDir || p.Kind == OwnerNode && (p.Owner < 1 || p.Owner > trees) || flags > 1 {
 			c.Fail("extent out of range or out of order")
 		}
 		p.Deleted = flags == 1
@@ -151,7 +155,7 @@ func (m *Commit) Encode(generation uint64) []byte {
 		p = le.AppendUint64(p, v)
 	}
 	b = appendField(b, tagCounters, mustKnowField, p)
-	o := [optionsSize]byte{m.Options.Level, m.Options.Padding}
+	o := [optionsSize]byte{m.Options.Level, byte(m.Options.Padding)}
 	if m.Options.Reproducible {
 		o[2] = 1
 	}
@@ -164,10 +168,30 @@ func (m *Commit) Encode(generation uint64) []byte {
 	return append(b, m.unknown...)
 }
 
+// signatureField is the length of a signature's field.
+const signatureField = 8 + 4 + seal.SignatureSize
+
+// EncodedLen is the length that Encode's block, with its signature, has in the file.
+func (m *Commit) EncodedLen(suite seal.Suite, sector int64) int64 {
+	n := int64(len(m.Encode(0)))
+	if suite.ID().Signed() {
+		n += signatureField
+	}
+	if suite.Hider() == nil {
+		return n
+	}
+	return format.AlignUp(sealedHead+int64(suite.TagSize())+n, sector)
+}
+
+// AppendSignature adds to a block the signature of the root that it belongs to.
+func AppendSignature(block, signature []byte) []byte {
+	return appendField(block, tagSignature, mustKnowField, append([]byte{byte(seal.Ed25519), 0, 0, 0}, signature...))
+}
+
 // Carry keeps in m the fields of old that this program does not know.
 func (m *Commit) Carry(old *Commit) { m.unknown = old.unknown }
 
-// DecodeCommit reads a commit block whose digest is right. The result shares no memory with b.
+// DecodeCommit reads a commit block, in plain form, whose digest is right. The result shares no memory with b.
 func DecodeCommit(b []byte, s *Super) (*Commit, error) {
 	c := format.NewCursor(b, "commit block", s.CommitOff)
 	if string(c.Bytes(4)) != commitMagic {
@@ -212,10 +236,10 @@ func DecodeCommit(b []byte, s *Super) (*Commit, error) {
 				f.Fail("next number out of range")
 			}
 		case tagOptions:
-			m.Options.Level, m.Options.Padding = f.U8(), f.U8()
+			m.Options.Level, m.Options.Padding = f.U8(), format.Padding(f.U8())
 			repro := f.U8()
 			f.Zero(5)
-			if m.Options.Level > 4 || m.Options.Padding > 2 || repro > 1 {
+			if m.Options.Level > 4 || m.Options.Padding > format.PadPow2 || repro > 1 {
 				f.Fail("option out of range")
 			}
 			m.Options.Reproducible = repro == 1
@@ -226,8 +250,15 @@ func DecodeCommit(b []byte, s *Super) (*Commit, error) {
 			for f.Len() > 0 {
 				m.OpenPacks = append(m.OpenPacks, f.U64())
 			}
+		case tagSignature:
+			alg := f.U8()
+			f.Zero(3)
+			m.signature = append([]byte(nil), f.Bytes(f.Len())...)
+			if !s.Suite.Signed() || alg != byte(seal.Ed25519) || len(m.signature) != seal.SignatureSize {
+				return nil, &format.Error{Kind: format.ErrVersion, Record: "commit block", Offset: s.CommitOff, Detail: "a signature of a kind that this program does not know"}
+			}
 		default:
-			if tag == tagSignature || flags&mustKnowField != 0 {
+			if flags&mustKnowField != 0 {
 				return nil, &format.Error{Kind: format.ErrVersion, Record: "commit block", Offset: s.CommitOff, Detail: "a field that this program must know"}
 			}
 			m.unknown = append(m.unknown, field[:8+size]...)

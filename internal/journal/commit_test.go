@@ -62,7 +62,7 @@ func genCommit(s *Super) *rapid.Generator[*Commit] {
 		m.Counters = Counters{n.Draw(t, "c"), n.Draw(t, "c"), n.Draw(t, "c"), n.Draw(t, "c"), n.Draw(t, "c"), n.Draw(t, "c"), n.Draw(t, "c"), n.Draw(t, "c"), n.Draw(t, "c")}
 		next := rapid.Uint64Range(1, 1<<62)
 		m.Counters.NextContent, m.Counters.NextFrame = next.Draw(t, "next content"), next.Draw(t, "next frame")
-		m.Options = Options{rapid.Uint8Range(0, 4).Draw(t, "level"), rapid.Uint8Range(0, 2).Draw(t, "padding"), rapid.Bool().Draw(t, "reproducible")}
+		m.Options = Options{rapid.Uint8Range(0, 4).Draw(t, "level"), format.Padding(rapid.Uint8Range(0, 2).Draw(t, "padding")), rapid.Bool().Draw(t, "reproducible")}
 		tag := uint16(tagOpenPacks)
 		for range rapid.IntRange(0, 3).Draw(t, "unknown fields") {
 			tag += rapid.Uint16Range(1, 1000).Draw(t, "tag")

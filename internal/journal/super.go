@@ -11,6 +11,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"lockbox/internal/format"
+	"lockbox/internal/seal"
 )
 
 const (
@@ -19,7 +20,6 @@ const (
 	superSummed  = 480 // bytes under the checksum; equal in all copies
 	rootContext  = "lockbox 2026-11-30 root v1"
 	digestBLAKE3 = 1
-	tagXXH3      = 1
 	copies       = 4
 
 	// maxGeneration leaves room for a lock of its own for every generation past the end of any file.
@@ -35,6 +35,7 @@ const (
 // Super is a superblock: everything that all copies of it share.
 type Super struct {
 	Suite      format.Suite
+	Cipher     seal.Algorithm // of encrypted archives, else 0
 	Sector     int64
 	Archive    format.ID
 	MustKnow   uint64 // features a reader must know
@@ -59,8 +60,9 @@ func (s *Super) encode() []byte {
 	copy(b, magic)
 	le.PutUint16(b[8:], format.Version)
 	b[10] = byte(s.Suite)
-	b[11] = tagXXH3
+	b[11] = byte(s.algorithm())
 	b[12] = digestBLAKE3
+	b[13] = byte(s.signature())
 	b[14] = byte(bits.TrailingZeros64(uint64(s.Sector)))
 	copy(b[16:], s.Archive[:])
 	le.PutUint64(b[32:], s.MustKnow)
@@ -77,6 +79,24 @@ func (s *Super) encode() []byte {
 	copy(b[144:], s.KeyDirHash[:])
 	copy(b[176:], s.PrevRoot[:])
 	return b
+}
+
+// algorithm is what the archive's tags are made by.
+func (s *Super) algorithm() seal.Algorithm {
+	switch s.Suite {
+	case format.SuiteNone:
+		return seal.XXH3
+	case format.SuiteSigned:
+		return seal.BLAKE3
+	}
+	return s.Cipher
+}
+
+func (s *Super) signature() seal.SignatureAlgorithm {
+	if s.Suite.Signed() {
+		return seal.Ed25519
+	}
+	return seal.Unsigned
 }
 
 // decodeSuper reads bytes whose magic and checksum are right.
@@ -99,7 +119,10 @@ func decodeSuper(b []byte, off int64) (*Super, error) {
 	if err := c.Done(); err != nil {
 		return nil, err
 	}
-	if s.Suite != format.SuiteNone || tag != tagXXH3 || digest != digestBLAKE3 || sig != 0 || s.KeyDirLen != 0 || s.MustKnow&^knownToRead != 0 {
+	if s.Suite.Encrypted() {
+		s.Cipher = seal.Algorithm(tag)
+	}
+	if s.Suite > format.SuiteBoth || !seal.Algorithm(tag).Fits(s.Suite) || digest != digestBLAKE3 || sig != byte(s.signature()) || s.MustKnow&^knownToRead != 0 {
 		return nil, &format.Error{Kind: format.ErrVersion, Record: "superblock", Offset: off,
 			Detail: "it uses protection or features that this program does not know"}
 	}
@@ -113,8 +136,10 @@ func decodeSuper(b []byte, off int64) (*Super, error) {
 		c.Fail("offset not at a sector")
 	case s.CommitOff < format.DataStart || s.CommitLen < commitHeader || s.CommitLen > format.MaxCommitBlock || s.CommitOff+int64(s.CommitLen) > s.End:
 		c.Fail("commit block outside the archive")
-	case s.KeyDirOff != 0 || s.KeyDirHash != format.Digest{}:
-		c.Fail("key directory without a length")
+	case !s.Suite.Encrypted() && (s.KeyDirLen != 0 || s.KeyDirOff != 0 || s.KeyDirHash != format.Digest{}):
+		c.Fail("a key directory in an archive that is not encrypted")
+	case s.Suite.Encrypted() && (s.KeyDirOff < format.DataStart || s.KeyDirOff%s.Sector != 0 || s.KeyDirLen < keyDirHeader || s.KeyDirLen > format.MaxKeyDir || s.KeyDirOff+int64(s.KeyDirLen) > s.End):
+		c.Fail("key directory outside the archive")
 	}
 	return s, c.Err()
 }
@@ -132,8 +157,13 @@ func (s *Super) CommitExtent() format.Extent {
 	return format.Extent{Off: s.CommitOff, Len: format.AlignUp(int64(s.CommitLen), s.Sector)}
 }
 
+// KeyDirExtent is where the key directory stands; empty without one.
+func (s *Super) KeyDirExtent() format.Extent {
+	return format.Extent{Off: s.KeyDirOff, Len: format.AlignUp(int64(s.KeyDirLen), s.Sector)}
+}
+
 // RootHash is what the archive's state is known by, and what a signature signs. commit is the commit
-// block as stored.
+// block, in plain form.
 func (s *Super) RootHash(commit []byte) format.Digest {
 	b := s.encode()
 	body := blake3.Sum256(commit[:signedPart(commit)])

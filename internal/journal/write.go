@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"lockbox/internal/format"
+	"lockbox/internal/seal"
 )
 
 // ReadCopies reads the four superblock copies.
@@ -75,8 +76,9 @@ func Marked(r io.ReaderAt, s *Super) (bool, error) {
 	return string(b) == string(want), nil
 }
 
-// ReadCommit reads and checks the commit block that s names. The bytes are returned for RootHash.
-func ReadCommit(r io.ReaderAt, s *Super) (*Commit, []byte, error) {
+// ReadCommit reads and checks the commit block that s names, and the signature of a signed archive (of kind
+// format.ErrAuth when it does not verify). The block's plain form is returned for RootHash.
+func ReadCommit(r io.ReaderAt, s *Super, suite seal.Suite) (*Commit, []byte, error) {
 	b := make([]byte, s.CommitLen)
 	if n, err := r.ReadAt(b, s.CommitOff); n < len(b) {
 		if errors.Is(err, io.EOF) {
@@ -87,6 +89,22 @@ func ReadCommit(r io.ReaderAt, s *Super) (*Commit, []byte, error) {
 	if Sum(b) != s.CommitHash {
 		return nil, nil, format.Corrupt("commit block", s.CommitOff, "digest does not match the superblock")
 	}
+	b, err := OpenCommit(b, s, suite)
+	if err != nil {
+		return nil, nil, err
+	}
 	c, err := DecodeCommit(b, s)
+	if err == nil && s.Suite.Signed() {
+		err = c.verify(b, s)
+	}
 	return c, b, err
+}
+
+func (m *Commit) verify(block []byte, s *Super) error {
+	signer, ok := seal.VerifyRoot(m.signature, s.RootHash(block))
+	if !ok {
+		return &format.Error{Kind: format.ErrAuth, Record: "commit block", Offset: s.CommitOff, Detail: "its signature is missing or does not verify"}
+	}
+	m.Signer = signer
+	return nil
 }

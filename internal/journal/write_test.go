@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"lockbox/internal/format"
+	"lockbox/internal/seal"
 
 	"pgregory.net/rapid"
 )
@@ -186,7 +187,7 @@ func TestReadCommit(t *testing.T) {
 	if _, err := d.WriteAt(b, s.CommitOff); err != nil {
 		t.Fatal(err)
 	}
-	got, raw, err := ReadCommit(d, s)
+	got, raw, err := ReadCommit(d, s, seal.New())
 	if err != nil || !same(got, m) || !bytes.Equal(raw, b) {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -195,17 +196,17 @@ func TestReadCommit(t *testing.T) {
 	}
 	for k := range b {
 		d.b[int(s.CommitOff)+k] ^= 4
-		if _, _, err := ReadCommit(d, s); !errors.Is(err, format.ErrCorrupt) {
+		if _, _, err := ReadCommit(d, s, seal.New()); !errors.Is(err, format.ErrCorrupt) {
 			t.Fatalf("byte %d flipped: %v", k, err)
 		}
 		d.b[int(s.CommitOff)+k] ^= 4
 	}
 	for _, n := range []int64{0, 100, s.CommitOff, s.CommitOff + 5, s.CommitOff + int64(len(b)) - 1} {
-		if _, _, err := ReadCommit(&disk{d.b[:n]}, s); !errors.Is(err, format.ErrCorrupt) {
+		if _, _, err := ReadCommit(&disk{d.b[:n]}, s, seal.New()); !errors.Is(err, format.ErrCorrupt) {
 			t.Errorf("a file of %d bytes: %v", n, err)
 		}
 	}
-	if _, _, err := ReadCommit(broken{20}, s); !errors.Is(err, errDisk) || errors.Is(err, format.ErrCorrupt) {
+	if _, _, err := ReadCommit(broken{20}, s, seal.New()); !errors.Is(err, errDisk) || errors.Is(err, format.ErrCorrupt) {
 		t.Errorf("a failed read: %v", err)
 	}
 	// A block that was replaced by a good one of another generation, or of another content.
@@ -214,7 +215,7 @@ func TestReadCommit(t *testing.T) {
 		"elsewhere":          with(s, func(s *Super) { s.CommitOff -= 512 }),
 		"another generation": with(s, func(s *Super) { s.Generation++ }),
 	} {
-		if _, _, err := ReadCommit(d, o); !errors.Is(err, format.ErrCorrupt) {
+		if _, _, err := ReadCommit(d, o, seal.New()); !errors.Is(err, format.ErrCorrupt) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

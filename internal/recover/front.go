@@ -135,7 +135,7 @@ func (s *salvage) mark(page []byte) *journal.Super {
 	if err != nil {
 		return nil
 	}
-	if _, _, err := journal.ReadCommit(s.src, c.Current); err != nil {
+	if _, _, err := journal.ReadCommit(s.src, c.Current, s.suite); err != nil {
 		return nil
 	}
 	return c.Current
@@ -144,7 +144,7 @@ func (s *salvage) mark(page []byte) *journal.Super {
 // take makes a superblock's state the one to recover, when its commit block leads to a tree.
 func (s *salvage) take(st state) (bool, error) {
 	s.archive, s.sector = st.super.Archive, st.super.Sector
-	m, raw, err := journal.ReadCommit(s.src, st.super)
+	m, raw, err := journal.ReadCommit(s.src, st.super, s.suite)
 	switch {
 	case err == nil:
 		b := base{super: st.super, commit: m, verified: true}

@@ -17,7 +17,11 @@ const (
 	KindHeader Kind = 3 // a frame's self-describing header and member table
 	KindNode   Kind = 4 // a tree node
 	KindCommit Kind = 5 // a commit block
+	KindKeys   Kind = 6 // the labels in the key directory
 )
+
+// NoBlock is the block number of what does not consist of blocks.
+const NoBlock = 1<<32 - 1
 
 // Context is what a tag is bound to beside the bytes themselves.
 type Context struct {
@@ -48,15 +52,61 @@ func (c *Context) bind(kind Kind, block uint32) (b [ContextSize]byte) {
 // Suite seals and opens blocks in place. Implementations are safe for concurrent use.
 type Suite interface {
 	ID() format.Suite
+	// Algorithm is the tag algorithm of the superblock.
+	Algorithm() Algorithm
 	// TagSize is the width of a tag and of a commitment: 16, 32, 16, 48 bytes for none, signed,
 	// encrypted and both.
 	TagSize() int
 	// Seal replaces b by its stored form, which has the same length, and writes the tag to
-	// tag[:TagSize()].
+	// tag[:TagSize()]. Like Open it may use up to Slack bytes of b's spare capacity, and restores them:
+	// where another goroutine may use those, b must have no spare capacity.
 	Seal(c *Context, kind Kind, block uint32, b, tag []byte)
 	// Open checks b against tag[:TagSize()] and replaces it by its plain form. It returns false, with
 	// b unspecified, when b does not verify.
 	Open(c *Context, kind Kind, block uint32, b, tag []byte) bool
+	// Prefix is what the digests tree keeps of a content's digest.
+	Prefix(d *format.Digest) [8]byte
+	// Hider hides what describes itself; nil in an archive that is not encrypted.
+	Hider() *Hider
+	// Wipe overwrites the keys, as far as they can be reached. The suite is not usable afterwards.
+	Wipe()
+}
+
+// Algorithm is how tags are made.
+type Algorithm uint8
+
+const (
+	XXH3      Algorithm = 1
+	BLAKE3    Algorithm = 2
+	AESGCM    Algorithm = 3 // AES-256-GCM
+	XChaCha20 Algorithm = 4 // XChaCha20-Poly1305
+)
+
+func (a Algorithm) String() string {
+	switch a {
+	case XXH3:
+		return "XXH3-128"
+	case BLAKE3:
+		return "BLAKE3-256"
+	case AESGCM:
+		return "AES-256-GCM"
+	case XChaCha20:
+		return "XChaCha20-Poly1305"
+	}
+	return "unknown"
+}
+
+// Fits reports whether a suite's tags can be made by an algorithm.
+func (a Algorithm) Fits(s format.Suite) bool {
+	switch s {
+	case format.SuiteNone:
+		return a == XXH3
+	case format.SuiteSigned:
+		return a == BLAKE3
+	case format.SuiteEncrypted, format.SuiteBoth:
+		return a == AESGCM || a == XChaCha20
+	}
+	return false
 }
 
 // New returns the suite of an archive that is neither signed nor encrypted.
@@ -65,8 +115,13 @@ func New() Suite { return null{} }
 // null detects damage, not forgery: its tag is XXH3-128 seeded with XXH3-64 of the context.
 type null struct{}
 
-func (null) ID() format.Suite { return format.SuiteNone }
-func (null) TagSize() int     { return 16 }
+func (null) ID() format.Suite     { return format.SuiteNone }
+func (null) Algorithm() Algorithm { return XXH3 }
+func (null) TagSize() int         { return 16 }
+func (null) Hider() *Hider        { return nil }
+func (null) Wipe()                {}
+
+func (null) Prefix(d *format.Digest) [8]byte { return [8]byte(d[:8]) }
 
 func (null) sum(c *Context, kind Kind, block uint32, b []byte) xxh3.Uint128 {
 	ctx := c.bind(kind, block)

@@ -256,9 +256,10 @@ func (t *Tx) duplicate(d format.Digest, size int64) (uint64, error) {
 		return 0, nil
 	}
 	it := index.NewIter(t.a, index.Digests, root)
-	for ok := it.Seek(d[:8]); ok; ok = it.Next() {
+	prefix := t.a.suite.Prefix(&d)
+	for ok := it.Seek(prefix[:]); ok; ok = it.Next() {
 		key := it.Key()
-		if len(key) != 16 || string(key[:8]) != string(d[:8]) {
+		if len(key) != 16 || string(key[:8]) != string(prefix[:]) {
 			break
 		}
 		n := binary.BigEndian.Uint64(key[8:])

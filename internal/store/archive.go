@@ -42,6 +42,14 @@ type Options struct {
 	CacheBytes   int64          // of decoded frames and nodes; 0: 32 MiB
 	Reproducible bool           // Entropy depends on nothing but the change; an archive changed without is reproducible no more
 	ExpectRoot   *format.Digest // refuse (ErrAuth) an archive in any other state
+
+	Unlock  seal.Unlock      // asked for keys when the archive is encrypted; nil: ErrAuth
+	Signers []seal.PublicKey // refuse (ErrAuth) an archive that none of these has signed
+	// SignKey signs every change. Changing a signed archive without it, or with another key than the archive
+	// is signed by, is refused (ErrAuth); so is an archive that is not signed. A created archive is signed when it is set.
+	SignKey seal.Signer
+
+	observe func(key [seal.KeySize]byte, n seal.Nonce) // tests: every pair that something is sealed with
 }
 
 func (o Options) withDefaults() Options {
@@ -68,6 +76,8 @@ type CreateOptions struct {
 	Level        frames.Level
 	Sector       int64 // 512 or 4096; 0: 512
 	Reproducible bool
+	Padding      format.Padding
+	Slots        []seal.NewSlot // who can open it; none: it is not encrypted
 }
 
 // Archive is an open archive. Reading methods are safe for concurrent use; a writer has at most one
@@ -77,7 +87,8 @@ type Archive struct {
 	opt    Options
 	f      vfs.File
 	suite  seal.Suite
-	id     format.ID // of the archive
+	key    *seal.ContentKey // of an encrypted archive
+	id     format.ID        // of the archive
 	sector int64
 	cache  *cache
 	stats  counters
@@ -103,20 +114,21 @@ type Archive struct {
 type view struct {
 	super  *journal.Super
 	commit *journal.Commit
+	keys   *journal.KeyDir // of an encrypted archive, with labels
 	roots  [5]index.Root
 	root   func() format.Digest // the root hash, computed when first asked for
 }
 
 func (v *view) tree(t index.Tree) index.Root { return v.roots[t-1] }
 
-// rootOf returns the root hash of a generation, given its commit block as stored.
+// rootOf returns the root hash of a generation, given its commit block in plain form.
 func rootOf(s *journal.Super, block []byte) func() format.Digest {
 	return sync.OnceValue(func() format.Digest { return s.RootHash(block) })
 }
 
 // loadView reads the commit block that s names.
 func (a *Archive) loadView(s *journal.Super) (*view, error) {
-	c, raw, err := journal.ReadCommit(a.f, s)
+	c, raw, err := journal.ReadCommit(a.f, s, a.suite)
 	if err != nil && skip(fallbackToOlderRoot) {
 		return a.olderView(err)
 	}
@@ -125,6 +137,9 @@ func (a *Archive) loadView(s *journal.Super) (*view, error) {
 	}
 	a.id, a.sector = s.Archive, s.Sector
 	v := &view{super: s, commit: c, root: rootOf(s, raw)}
+	if err := a.trusted(v); err != nil {
+		return nil, err
+	}
 	cur := format.NewCursor(c.Trees, "root record", s.CommitOff)
 	for i := range v.roots {
 		v.roots[i] = index.DecodeRoot(cur, a.suite.TagSize())
@@ -160,7 +175,7 @@ func Open(ctx context.Context, name string, o Options) (*Archive, error) {
 }
 
 func newArchive(name string, f vfs.File, o Options) *Archive {
-	a := &Archive{name: name, f: f, opt: o, suite: seal.New()}
+	a := &Archive{name: name, f: f, opt: o}
 	a.cache = newCache(o.CacheBytes, &a.stats)
 	return a
 }
@@ -211,7 +226,7 @@ func (a *Archive) openRead(ctx context.Context) error {
 			a.locked = true
 		}
 		a.copies = c
-		a.cur, err = a.loadView(c.Current)
+		a.cur, err = a.enter(ctx, c.Current)
 		return err
 	}
 	return &format.Error{Kind: format.ErrBusy, Offset: -1, Detail: "the archive changed faster than it could be opened"}
@@ -246,8 +261,12 @@ type Info struct {
 	Generation                uint64
 	Root                      format.Digest
 	Suite                     format.Suite
+	Cipher                    string         // of an encrypted archive, else ""
+	Locked                    bool           // only what shows without a key is known: ID, Generation, Suite, Cipher, Sector, Slots, FileSize, CopiesDamaged
+	Signer                    seal.PublicKey // whose signature has verified; zero in an archive that is not signed
+	Slots                     []seal.Slot    // of an encrypted archive
 	Level                     frames.Level
-	Padding                   uint8
+	Padding                   format.Padding
 	Reproducible              bool
 	Sector                    int64
 	Entries, Contents, Frames uint64
@@ -272,10 +291,14 @@ func (a *Archive) Info() (Info, error) {
 	k := &v.commit.Counters
 	in := Info{
 		ID: v.super.Archive, Generation: v.super.Generation, Root: v.root(), Suite: v.super.Suite,
-		Level: frames.Level(v.commit.Options.Level), Padding: v.commit.Options.Padding, Reproducible: v.commit.Options.Reproducible,
+		Signer: v.commit.Signer,
+		Level:  frames.Level(v.commit.Options.Level), Padding: v.commit.Options.Padding, Reproducible: v.commit.Options.Reproducible,
 		Sector: v.super.Sector, Entries: k.Entries, Contents: v.tree(index.Contents).Count, Frames: v.tree(index.Frames).Count,
 		PlainBytes: k.PlainBytes, StoredBytes: k.StoredBytes, FrameBytes: k.FrameBytes, NodeBytes: k.NodeBytes,
 		FileSize: size, FreeBytes: int64(k.FreeBytes), CopiesDamaged: copies.Damaged(),
+	}
+	if v.keys != nil {
+		in.Cipher, in.Slots = v.super.Cipher.String(), v.keys.Public()
 	}
 	for _, p := range v.commit.Stage {
 		in.FreeBytes += p.Len
@@ -380,7 +403,9 @@ func (a *Archive) Close() error {
 	if a.tx != nil {
 		err = a.tx.rollback()
 	}
-	return errors.Join(err, a.finish(), a.f.Close())
+	err = errors.Join(err, a.finish(), a.f.Close())
+	a.forget()
+	return err
 }
 
 // Tidy does what Close does after a commit, and leaves the handle open. What it wipes it records in a new

@@ -3,11 +3,16 @@ package store
 import (
 	"math/bits"
 	"sync"
+	"sync/atomic"
 )
 
-// Buffers for stored bytes are reused, by powers of two from 4 KiB to 16 MiB, so that reading
+// Buffers for stored and plain bytes are reused, by powers of two from 4 KiB to 16 MiB, so that reading
 // allocates nothing that grows with what is read.
 var bufPools [13]sync.Pool
+
+// secrets is set when this process has opened an encrypted archive: from then on buffers are overwritten when
+// they are given back, whatever was in them. What the decoder and the cache hold goes with the garbage.
+var secrets atomic.Bool
 
 func getBuf(n int) *[]byte {
 	k := bits.Len(uint(max(n-1, 0)) >> 12)
@@ -24,6 +29,9 @@ func getBuf(n int) *[]byte {
 }
 
 func putBuf(p *[]byte) {
+	if secrets.Load() {
+		clear((*p)[:cap(*p)])
+	}
 	c := cap(*p)
 	if k := bits.Len(uint(c-1) >> 12); k < len(bufPools) && c == 4096<<k {
 		bufPools[k].Put(p)

@@ -58,6 +58,7 @@ func (t *Tx) commit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	t.retireKeys()
 	retire, edits, err := t.sets()
 	if err != nil {
 		return err
@@ -81,7 +82,7 @@ func (t *Tx) commit(ctx context.Context) error {
 
 // idle reports that the transaction has nothing to publish.
 func (t *Tx) idle() bool {
-	if len(t.entries.ops) > 0 || len(t.gone) > 0 || len(t.frames) > 0 || t.compact != nil {
+	if len(t.entries.ops) > 0 || len(t.gone) > 0 || len(t.frames) > 0 || t.compact != nil || t.keys != nil {
 		return false
 	}
 	for i := range t.fresh {
@@ -103,26 +104,38 @@ func (t *Tx) publish(ctx context.Context, c *journal.Commit, roots [5]index.Root
 	for _, r := range roots {
 		c.Trees = r.Append(c.Trees, a.suite.TagSize())
 	}
-	// The block's length depends on the number of stage extents only, and its allocation keeps that.
-	c.Stage = t.space.stage()
-	size := len(c.Encode(t.gen))
-	if size > format.MaxCommitBlock {
-		return fmt.Errorf("the commit block would have %d bytes, more than the format allows", size)
+	s := *t.base.super
+	v := &view{super: &s, commit: c, keys: t.base.keys, roots: roots}
+	if t.keys != nil {
+		v.keys = t.keys
+		if err := t.writeKeys(&s); err != nil {
+			return err
+		}
+	} else if s.KeyDirLen > 0 && t.rebuilds() {
+		if err := t.keepKeys(&s); err != nil {
+			return err
+		}
 	}
-	ext := t.space.alloc(format.AlignUp(int64(size), a.sector), true)
-	c.Stage = t.space.stage()
+	ext, size, err := t.placeCommit(c)
+	if err != nil {
+		return err
+	}
+	s.Generation, s.Attempt, s.End = t.gen, t.attempt, t.space.end
+	s.CommitOff, s.CommitLen = ext.Off, uint32(size)
+	s.PrevRoot = t.base.root()
 	block := c.Encode(t.gen)
-	if len(block) != size {
+	v.root = rootOf(&s, block)
+	if block, err = a.sign(v, block); err != nil {
+		return err
+	}
+	stored := journal.SealCommit(block, &s, a.suite)
+	if int64(len(stored)) != size {
 		return errors.New("internal error: commit block changed its length")
 	}
-	s := *t.base.super
-	s.Generation, s.Attempt, s.End = t.gen, t.attempt, t.space.end
-	s.CommitOff, s.CommitLen, s.CommitHash = ext.Off, uint32(size), journal.Sum(block)
-	s.PrevRoot = t.base.root()
-	v := &view{super: &s, commit: c, roots: roots, root: rootOf(&s, block)}
+	s.CommitHash = journal.Sum(stored)
 
 	// C2: the commit block, after everything it names; then everything durable at once.
-	if err := t.out.write(append(block, make([]byte, ext.Len-int64(size))...), ext.Off); err != nil {
+	if err := t.out.write(append(stored, make([]byte, ext.Len-size)...), ext.Off); err != nil {
 		return err
 	}
 	if err := t.out.flush(); err != nil {
@@ -265,6 +278,9 @@ func (a *Archive) tidy() error {
 		if err := a.mirror(); err != nil { // before anything destructive
 			return err
 		}
+	}
+	if a.changeable() != nil {
+		return nil // what a checkpoint has to record waits for whoever can sign it
 	}
 	// Stage extents may hold older copies of what was deleted; they are wiped in the first batch.
 	for stage := true; len(a.cur.commit.Retire) > 0 || a.cur.commit.Counters.Pending > 0; stage = false {

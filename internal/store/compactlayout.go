@@ -64,6 +64,11 @@ func (c *compaction) scan() error {
 		return err
 	}
 	sortPlaces(l.places)
+	if e := v.super.KeyDirExtent(); e.Len > 0 {
+		// It is moved with the trees.
+		l.lowNode, l.lastEnd, l.nodes = min(l.lowNode, e.Off), max(l.lastEnd, e.End()), e.Len
+		l.nodeExtents = append(l.nodeExtents, e)
+	}
 	for tree := index.Entries; tree <= index.Free; tree++ {
 		root := v.tree(tree)
 		if root.Height == 0 {

@@ -10,7 +10,6 @@ import (
 	"lockbox/internal/format"
 	"lockbox/internal/index"
 	"lockbox/internal/journal"
-	"lockbox/internal/seal"
 	"lockbox/internal/vfs"
 )
 
@@ -57,17 +56,19 @@ type copier struct {
 }
 
 func (c *copier) run(ctx context.Context) error {
-	a, s := c.a, c.v.super
+	s := c.v.super
 	// The front's pages are whole from the start; what is free stays a hole, which reads as zeros.
 	if err := c.write(make([]byte, format.DataStart), 0); err != nil {
 		return err
 	}
-	_, block, err := journal.ReadCommit(a.f, s)
-	if err != nil {
+	if err := c.piece("commit block", s.CommitOff, s.CommitLen, s.CommitHash); err != nil {
 		return err
 	}
-	if err := c.write(block, s.CommitOff); err != nil {
-		return err
+	if c.v.keys != nil {
+		if err := c.piece("key directory", s.KeyDirOff, s.KeyDirLen, s.KeyDirHash); err != nil {
+			return err
+		}
+		c.own.Add(s.KeyDirExtent(), index.OwnerKeyDir, 0)
 	}
 	c.own.Add(s.CommitExtent(), index.OwnerCommit, 0)
 	for _, p := range c.v.commit.Stage {
@@ -83,6 +84,18 @@ func (c *copier) run(ctx context.Context) error {
 		return err
 	}
 	return c.publish(ctx)
+}
+
+// piece copies what the superblock names.
+func (c *copier) piece(record string, off int64, n uint32, sum format.Digest) error {
+	b := make([]byte, n)
+	if err := c.a.pread(b, off, record); err != nil {
+		return err
+	}
+	if journal.Sum(b) != sum {
+		return format.Corrupt(record, off, "digest does not match the superblock")
+	}
+	return c.write(b, off)
 }
 
 func (c *copier) write(b []byte, off int64) error {
@@ -184,13 +197,12 @@ func (c *copier) nodeBytes(tree index.Tree, ref index.Ref, level int) (*index.No
 	if ref.Len == 0 || ref.Len > format.MaxNode {
 		return nil, format.Corrupt("node reference", ref.Off, "out of range")
 	}
-	stored := make([]byte, ref.Len)
+	stored := make([]byte, index.StoredLen(c.a.suite, ref.Len, c.a.sector))
 	if err := c.a.pread(stored, ref.Off, tree.String()+" node"); err != nil {
 		return nil, err
 	}
-	plain := append([]byte(nil), stored...) // opening may work in place
-	nc := nodeContext(c.a.id, tree, &ref)
-	if !c.a.suite.Open(&nc, seal.KindNode, 1<<32-1, plain, ref.Tag[:]) {
+	plain, ok := index.OpenNode(c.a.suite, c.a.id, tree, &ref, append([]byte(nil), stored...)) // opening may work in place
+	if !ok {
 		return nil, format.Corrupt(tree.String()+" node", ref.Off, "tag does not verify")
 	}
 	if err := c.write(stored, ref.Off); err != nil {
@@ -205,6 +217,11 @@ func (c *copier) frame(f *frameRef) error {
 		return err
 	}
 	used := f.Used(c.a.suite.TagSize())
+	if c.a.suite.Hider() != nil {
+		if used = f.ext.Len; used > maxExtent { // the fill is enciphered; it is copied too
+			return format.Corrupt("frame record", -1, "frame %d: an extent of %d bytes", f.Number, used)
+		}
+	}
 	buf := getBuf(int(used))
 	defer putBuf(buf)
 	if err := c.a.pread(*buf, f.ext.Off, "frame"); err != nil {

@@ -7,6 +7,7 @@ import (
 	"lockbox/internal/format"
 	"lockbox/internal/index"
 	"lockbox/internal/journal"
+	"lockbox/internal/seal"
 	"lockbox/internal/vfs"
 )
 
@@ -78,7 +79,7 @@ func mayWrite(sim *vfs.Sim) (allowed []format.Extent, any bool) {
 		least = min(least, onDisk)
 		return false
 	})
-	m, _, err := journal.ReadCommit(f, c.Current)
+	m, _, err := journal.ReadCommit(f, c.Current, seal.New())
 	if err != nil {
 		return nil, false
 	}

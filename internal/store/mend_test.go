@@ -76,7 +76,7 @@ func mendNode(b []byte, s *journal.Super, t index.Tree, level int, ref []byte, l
 			}
 		}
 	}
-	ctx := nodeContext(s.Archive, t, &r)
+	ctx := seal.Context{Archive: s.Archive, Attempt: r.Attempt, Number: uint64(r.Seq), Plain: r.Len, Stored: r.Len, Codec: uint8(t)}
 	seal.New().Seal(&ctx, seal.KindNode, 1<<32-1, node, ref[32:])
 }
 

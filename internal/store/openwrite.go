@@ -48,7 +48,7 @@ func (a *Archive) openWrite(ctx context.Context) error {
 		return err
 	}
 	a.copies = c
-	if a.cur, err = a.loadView(c.Current); err != nil {
+	if a.cur, err = a.enter(ctx, c.Current); err != nil {
 		return err
 	}
 	size, err := a.f.Size()
@@ -86,6 +86,9 @@ func Create(ctx context.Context, name string, o Options, c CreateOptions) (*Arch
 	if !format.SectorOK(c.Sector) {
 		return nil, fmt.Errorf("a sector has 512 or 4096 bytes, not %d", c.Sector)
 	}
+	if len(c.Slots) > 0 && c.Reproducible {
+		return nil, errReproducible
+	}
 	if f, err := o.FS.Open(name, false); err == nil {
 		return nil, errors.Join(&fs.PathError{Op: "create", Path: name, Err: fs.ErrExist}, f.Close())
 	}
@@ -112,10 +115,14 @@ func (a *Archive) initialise(ctx context.Context, c CreateOptions) error {
 		return fmt.Errorf("drawing an archive id: %w", err)
 	}
 	a.id, a.sector = id, c.Sector
-	s := &journal.Super{Suite: format.SuiteNone, Sector: c.Sector, Archive: id, End: format.DataStart}
-	m := &journal.Commit{Options: journal.Options{Level: uint8(c.Level), Reproducible: c.Reproducible}}
+	s := &journal.Super{Sector: c.Sector, Archive: id, End: format.DataStart}
+	keys, err := a.protect(s, c.Slots)
+	if err != nil {
+		return err
+	}
+	m := &journal.Commit{Options: journal.Options{Level: uint8(c.Level), Padding: c.Padding, Reproducible: c.Reproducible}}
 	m.Counters.NextContent, m.Counters.NextFrame = 1, 1
-	a.cur = &view{super: s, commit: m, root: func() format.Digest { return format.Digest{} }}
+	a.cur = &view{super: s, commit: m, keys: keys, root: func() format.Digest { return format.Digest{} }}
 	a.copies = &journal.Copies{}
 	// The front's pages are whole from the start, so that the file has no holes there.
 	return a.writeAt(make([]byte, format.DataStart), 0)
@@ -237,6 +244,9 @@ func (a *Archive) checkAll(ctx context.Context) error {
 	v := a.cur
 	var own index.Ownership
 	own.Add(v.super.CommitExtent(), index.OwnerCommit, 0)
+	if v.keys != nil {
+		own.Add(v.super.KeyDirExtent(), index.OwnerKeyDir, 0)
+	}
 	for _, p := range v.commit.Stage {
 		own.Add(p.Extent, index.OwnerStage, 0)
 	}

@@ -19,6 +19,9 @@ func (a *Archive) unowned(v *view, p *journal.Planned) error {
 	if p.Extent.Overlaps(v.super.CommitExtent()) {
 		return owned("the commit block")
 	}
+	if p.Extent.Overlaps(v.super.KeyDirExtent()) {
+		return owned("the key directory")
+	}
 	switch p.Kind {
 	case journal.OwnerFrame:
 		value, ok, err := index.Get(a, index.Frames, v.tree(index.Frames), index.AppendNumKey(nil, p.Owner))
@@ -54,6 +57,14 @@ func (a *Archive) nodeUnowned(v *view, p *journal.Planned, owned func(string) er
 	root := v.tree(tree)
 	if root.Height == 0 || p.Len > format.MaxNode {
 		return nil
+	}
+	if a.suite.Hider() != nil {
+		// Sealed bytes do not tell what they are: ask who owns the extent.
+		m, err := a.ownershipOnce(v)
+		if err == nil && m.overlaps(p.Extent) {
+			err = owned("a frame or node")
+		}
+		return err
 	}
 	b := make([]byte, p.Len)
 	if err := a.pread(b, p.Off, "planned extent"); err != nil {

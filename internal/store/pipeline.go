@@ -73,7 +73,11 @@ func (p *pipeline) encoder() (*frames.Encoder, error) {
 		return e, nil
 	}
 	l := p.t.level()
-	return frames.NewEncoder(p.t.a.suite, p.t.a.id, l, blockShift, p.t.a.sector, max(unit(l), maxPack, rawUnit))
+	e, err := frames.NewEncoder(p.t.a.suite, p.t.a.id, l, blockShift(p.t.a.suite.ID()), p.t.a.sector, max(unit(l), maxPack, rawUnit))
+	if err == nil {
+		e.Pad(p.t.base.commit.Options.Padding)
+	}
+	return e, err
 }
 
 func (p *pipeline) release(e *frames.Encoder) { p.encoders.Put(e) }

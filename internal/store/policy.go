@@ -4,6 +4,7 @@ import (
 	"math/bits"
 	"runtime"
 
+	"lockbox/internal/format"
 	"lockbox/internal/frames"
 )
 
@@ -11,13 +12,24 @@ import (
 // measurements behind these.
 const (
 	nodeSize   = 8 << 10  // bytes of a tree node
-	blockShift = 12       // 4 KiB verification blocks of raw frames
 	rawUnit    = 1 << 20  // plain bytes of a frame of a content that does not compress
 	minPack    = 16 << 10 // plain bytes of the second class's packs; the smallest class has half
 	maxPack    = 256 << 10
 	packFactor = 16        // a pack's target over its class's largest file
 	smallMax   = 128 << 10 // a larger file has frames of its own
 )
+
+// blockShift is log2 of the verification blocks of raw frames: small where a tag costs next to nothing, larger
+// where it has to be worth setting up a cipher, largest where a hash is only fast over many blocks of its own.
+func blockShift(s format.Suite) uint8 {
+	switch {
+	case s.Signed():
+		return 15
+	case s.Encrypted():
+		return 13
+	}
+	return 12
+}
 
 // unit is the plain length of the frames of a large content.
 func unit(l frames.Level) int {

@@ -8,7 +8,6 @@ import (
 	"lockbox/internal/format"
 	"lockbox/internal/frames"
 	"lockbox/internal/index"
-	"lockbox/internal/seal"
 )
 
 // pread fills b from the archive file. Bytes that are missing there are damage; other errors are not.
@@ -45,20 +44,16 @@ func (a *Archive) readNode(t index.Tree, ref index.Ref, level int) (*index.Node,
 	if ref.Len == 0 || ref.Len > format.MaxNode || ref.Off < format.DataStart || ref.Off > format.MaxLogicalEnd {
 		return nil, format.Corrupt("node reference", ref.Off, "out of range")
 	}
-	b := make([]byte, ref.Len)
+	b := make([]byte, index.StoredLen(a.suite, ref.Len, a.sector))
 	if err := a.pread(b, ref.Off, t.String()+" node"); err != nil {
 		return nil, err
 	}
-	ctx := nodeContext(a.id, t, &ref)
-	if !a.suite.Open(&ctx, seal.KindNode, 1<<32-1, b, ref.Tag[:]) {
+	b, ok := index.OpenNode(a.suite, a.id, t, &ref, b)
+	if !ok {
 		return nil, format.Corrupt(t.String()+" node", ref.Off, "tag does not verify")
 	}
 	a.stats.NodesDecoded.Add(1)
 	return index.ParseNode(b, t, level, a.suite.TagSize(), ref.Off)
-}
-
-func nodeContext(archive format.ID, t index.Tree, ref *index.Ref) seal.Context {
-	return seal.Context{Archive: archive, Attempt: ref.Attempt, Number: uint64(ref.Seq), Plain: ref.Len, Stored: ref.Len, Codec: uint8(t)}
 }
 
 func (a *Archive) content(v *view, number uint64) (index.Content, error) {

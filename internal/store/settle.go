@@ -247,7 +247,8 @@ func (t *Tx) contentOps(k *journal.Counters) (contents, digests iter.Seq[index.O
 	var old []change
 	var dropped, added []digestKey
 	key := func(d *format.Digest, n uint64) (b digestKey) {
-		copy(b[:8], d[:8])
+		p := t.a.suite.Prefix(d)
+		copy(b[:8], p[:])
 		binary.BigEndian.PutUint64(b[8:], n)
 		return b
 	}

@@ -11,7 +11,6 @@ import (
 	"lockbox/internal/index"
 	"lockbox/internal/journal"
 	"lockbox/internal/pathsafe"
-	"lockbox/internal/seal"
 )
 
 // Tx is a transaction. Nothing of it is visible, to this handle either, before Commit returns. It is
@@ -48,6 +47,7 @@ type Tx struct {
 	retired []journal.Planned // extents of the base generation that this one supersedes
 	unused  []journal.Planned // extents written in this transaction and dropped again
 	compact *rearrangement    // nil but in a compaction's transactions
+	keys    *journal.KeyDir   // the key directory to be written, or nil
 	sum     Summary
 	nodes   int64 // change of the bytes in nodes' extents
 }
@@ -133,6 +133,9 @@ func (a *Archive) Begin(ctx context.Context) (*Tx, error) {
 	case a.tx != nil:
 		return nil, errors.New("a transaction is already open")
 	}
+	if err := a.changeable(); err != nil {
+		return nil, err
+	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -175,6 +178,9 @@ func (a *Archive) begin() (*Tx, error) {
 		if i < len(v.commit.OpenPacks) {
 			t.openPacks[i] = v.commit.OpenPacks[i]
 		}
+	}
+	if v.super.KeyDirLen == 0 {
+		t.keys = v.keys // of an archive that is being created
 	}
 	t.space.end = v.super.End
 	if a.temp == nil {
@@ -353,8 +359,7 @@ func (t *Tx) Write(tree index.Tree, _ int, b []byte) (index.Ref, error) {
 	buf := getBuf(int(size))
 	defer putBuf(buf)
 	clear((*buf)[copy(*buf, b):])
-	ctx := nodeContext(t.a.id, tree, &ref)
-	t.a.suite.Seal(&ctx, seal.KindNode, 1<<32-1, (*buf)[:len(b)], ref.Tag[:])
+	index.SealNode(t.a.suite, t.a.id, tree, &ref, *buf, t.a.sector)
 	t.nodes += size
 	t.a.stats.NodesWritten.Add(1)
 	return ref, t.out.write(*buf, ext.Off)

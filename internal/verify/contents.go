@@ -109,7 +109,8 @@ func (c *checker) contentsPass() error {
 		}
 		t.num = append(t.num, number)
 		t.size = append(t.size, rec.Size)
-		t.prefix = append(t.prefix, binary.BigEndian.Uint64(rec.Digest[:]))
+		prefix := c.suite.Prefix(&rec.Digest)
+		t.prefix = append(t.prefix, binary.BigEndian.Uint64(prefix[:]))
 		t.left = append(t.left, uint32(rec.Refs))
 		t.flags = append(t.flags, flags)
 		if err != nil {

@@ -104,7 +104,7 @@ func mendNode(b []byte, s *journal.Super, tree uint8, ref []byte, depth int, lef
 		}
 	}
 	ctx := seal.Context{Archive: s.Archive, Attempt: format.ID(ref[16:32]), Number: uint64(binary.LittleEndian.Uint32(ref[12:])), Plain: size, Stored: size, Codec: tree}
-	seal.New().Seal(&ctx, seal.KindNode, noBlock, node, ref[32:32+testTag])
+	seal.New().Seal(&ctx, seal.KindNode, seal.NoBlock, node, ref[32:32+testTag])
 }
 
 // Any few bytes of the index changed under tags that are right: no panic, no hang, sums that hold.

@@ -9,11 +9,7 @@ import (
 	"lockbox/internal/format"
 	"lockbox/internal/index"
 	"lockbox/internal/pathsafe"
-	"lockbox/internal/seal"
 )
-
-// noBlock is the block number in the context of a tag that is not of a block.
-const noBlock = 1<<32 - 1
 
 // readNode reads a node into buf, checks its tag and its items. With fill, buf also gets what follows up
 // to the end of the extent.
@@ -21,9 +17,8 @@ func (c *checker) readNode(t index.Tree, ref *index.Ref, level int, buf []byte) 
 	if err := c.read(buf, ref.Off, "node"); err != nil {
 		return nil, err
 	}
-	b := buf[:ref.Len]
-	ctx := seal.Context{Archive: c.super.Archive, Attempt: ref.Attempt, Number: uint64(ref.Seq), Plain: ref.Len, Stored: ref.Len, Codec: uint8(t)}
-	if !c.suite.Open(&ctx, seal.KindNode, noBlock, b, ref.Tag[:c.tag]) {
+	b, ok := index.OpenNode(c.suite, c.super.Archive, t, ref, buf[:index.StoredLen(c.suite, ref.Len, c.super.Sector)])
+	if !ok {
 		return nil, format.Corrupt("node", ref.Off, "tag does not verify")
 	}
 	n, err := index.ParseNode(b, t, level, c.tag, ref.Off)
@@ -87,7 +82,7 @@ func (w *walker) node(level int, ref index.Ref, lower, upper []byte) error {
 		c.sum.Nodes++
 		c.rep.advance(ext.Len)
 	}
-	n := int64(ref.Len)
+	n := index.StoredLen(c.suite, ref.Len, c.super.Sector)
 	if c.o.Full && !w.quiet {
 		n = ext.Len
 	}
@@ -214,7 +209,7 @@ func (l *lookup) Node(t index.Tree, ref index.Ref, level int) (*index.Node, erro
 	if !l.c.extentOK(format.Extent{Off: ref.Off, Len: format.AlignUp(int64(ref.Len), l.c.super.Sector)}) {
 		return nil, format.Corrupt("node", ref.Off, "outside the archive")
 	}
-	n, err := l.c.readNode(t, &ref, level, make([]byte, ref.Len))
+	n, err := l.c.readNode(t, &ref, level, make([]byte, index.StoredLen(l.c.suite, ref.Len, l.c.super.Sector)))
 	if err != nil {
 		return nil, err
 	}

@@ -12,8 +12,9 @@ import (
 // Kinds of owners.
 const (
 	ownCommit = 1 + iota
-	ownNode   // number: the tree
-	ownFrame  // number: the frame's
+	ownKeys
+	ownNode  // number: the tree
+	ownFrame // number: the frame's
 	ownStage
 	ownRetire
 	ownFree
@@ -36,6 +37,8 @@ func (x *owned) String() string {
 	switch x.owner >> 56 {
 	case ownCommit:
 		return "the commit block"
+	case ownKeys:
+		return "the key directory"
 	case ownNode:
 		return "a node of the tree " + index.Tree(n).String()
 	case ownFrame:

@@ -213,7 +213,7 @@ func (m *model) Write(t index.Tree, level int, b []byte) (index.Ref, error) {
 	}
 	ref := index.Ref{Off: int64(len(m.file)), Len: uint32(len(b)), Seq: uint32(len(m.refs)), Attempt: m.attempt}
 	ctx := seal.Context{Archive: m.archive, Attempt: m.attempt, Number: uint64(ref.Seq), Plain: ref.Len, Stored: ref.Len, Codec: uint8(t)}
-	seal.New().Seal(&ctx, seal.KindNode, noBlock, b, ref.Tag[:testTag])
+	seal.New().Seal(&ctx, seal.KindNode, seal.NoBlock, b, ref.Tag[:testTag])
 	m.extent(b)
 	m.refs, m.trees, m.levels = append(m.refs, ref), append(m.trees, t), append(m.levels, level)
 	return ref, nil

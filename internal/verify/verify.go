@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"lockbox/internal/format"
 	"lockbox/internal/index"
@@ -24,7 +25,10 @@ type Options struct {
 	Full bool // also every frame, every content digest and all fill
 	// Only restricts, with Full, the contents that are read to those of the entries it selects. The
 	// structure is always checked whole.
-	Only func(pathsafe.Path) bool
+	Only    func(pathsafe.Path) bool
+	Unlock  seal.Unlock      // asked for keys when the archive is encrypted
+	Signers []seal.PublicKey // refuse (format.ErrAuth) an archive that none of these has signed
+
 	Jobs int // workers that read frames; up to 1: no goroutine is started
 	// Finding and Progress are never called concurrently. With more than one job the findings of frames
 	// come in no particular order.
@@ -36,6 +40,7 @@ type Options struct {
 const (
 	KindRepairable = "repairable" // redundancy is lost, nothing else; the next change mends it
 	KindSuperblock = "superblock"
+	KindKeys       = "keys"      // the key directory
 	KindCommit     = "commit"    // the commit block, or a number in it that does not hold
 	KindNode       = "node"      // a node, or a record in it
 	KindFrame      = "frame"     // a frame, or what the index says of it
@@ -58,9 +63,10 @@ type Finding struct {
 type Summary struct {
 	Generation uint64
 	Root       format.Digest
-	Entries    uint64 // entries checked; with Only, those selected
-	Bytes      uint64 // plain bytes that were decoded and compared with their digest
-	Contents   uint64 // records of each kind that were read
+	Signer     seal.PublicKey // whose signature has verified; zero when the archive is not signed
+	Entries    uint64         // entries checked; with Only, those selected
+	Bytes      uint64         // plain bytes that were decoded and compared with their digest
+	Contents   uint64         // records of each kind that were read
 	Frames     uint64
 	Nodes      uint64
 	Damaged    int  // distinct damaged entries and structures
@@ -70,13 +76,13 @@ type Summary struct {
 
 // Run checks an archive. What is damaged is reported as findings, not as an error. An error says why
 // the check is impossible or did not come to its end: the file is not a lockbox (format.ErrNotLockbox),
-// of an unknown version (ErrVersion), damaged at its root (ErrCorrupt, besides a finding), cannot be
-// read, or ctx was cancelled.
+// of an unknown version (ErrVersion), damaged at its root (ErrCorrupt, besides a finding), not to be
+// unlocked or not signed as it must be (ErrAuth), cannot be read, or ctx was cancelled.
 func Run(ctx context.Context, f File, o Options) (Summary, error) {
-	c := &checker{ctx: ctx, f: f, o: o, suite: seal.New()}
-	c.tag = c.suite.TagSize()
+	c := &checker{ctx: ctx, f: f, o: o}
 	c.rep.finding, c.rep.progress = o.Finding, o.Progress
 	err := c.run()
+	c.forget()
 	c.sum.Damaged, c.sum.Repairable = c.rep.damaged, c.rep.repairable
 	return c.sum, err
 }
@@ -89,6 +95,7 @@ type checker struct {
 	rep    report
 	sum    Summary
 	suite  seal.Suite
+	keys   *journal.Keys // of an encrypted archive
 	tag    int
 	super  *journal.Super
 	commit *journal.Commit
@@ -139,10 +146,18 @@ func (c *checker) front() error {
 	c.sum.Generation = c.super.Generation
 	c.copies(page)
 
-	m, raw, err := journal.ReadCommit(c.f, c.super)
+	if c.suite, c.keys, err = (journal.Opening{Unlock: c.o.Unlock}).Suite(c.ctx, c.f, c.super); err != nil {
+		return c.fatal(KindKeys, err)
+	}
+	c.tag = c.suite.TagSize()
+	m, raw, err := journal.ReadCommit(c.f, c.super, c.suite)
 	if err != nil {
 		return c.fatal(KindCommit, err)
 	}
+	if n := len(c.o.Signers); n > 0 && !slices.Contains(c.o.Signers, m.Signer) {
+		return &format.Error{Kind: format.ErrAuth, Offset: -1, Detail: "the archive is not signed by a key that was asked for"}
+	}
+	c.sum.Signer = m.Signer
 	c.commit = m
 	c.sum.Root = c.super.RootHash(raw)
 	cur := format.NewCursor(m.Trees, "tree roots", c.super.CommitOff)
@@ -158,6 +173,10 @@ func (c *checker) front() error {
 	}
 	ext := c.super.CommitExtent()
 	c.owners.add(ext, ownCommit, 0)
+	keys := c.super.KeyDirExtent()
+	if keys.Len > 0 {
+		c.owners.add(keys, ownKeys, 0)
+	}
 	for _, p := range m.Stage {
 		c.owners.add(p.Extent, ownStage, 0)
 	}
@@ -165,10 +184,21 @@ func (c *checker) front() error {
 		c.owners.add(p.Extent, ownRetire, 0)
 	}
 	c.rep.total = c.workload()
-	if c.o.Full {
-		return c.zero(format.Extent{Off: c.super.CommitOff + int64(c.super.CommitLen), Len: ext.Len - int64(c.super.CommitLen)}, "the commit block")
+	if !c.o.Full {
+		return nil
 	}
-	return nil
+	if err := c.zero(format.Extent{Off: c.super.CommitOff + int64(c.super.CommitLen), Len: ext.Len - int64(c.super.CommitLen)}, "the commit block"); err != nil {
+		return err
+	}
+	return c.zero(format.Extent{Off: c.super.KeyDirOff + int64(c.super.KeyDirLen), Len: keys.Len - int64(c.super.KeyDirLen)}, "the key directory")
+}
+
+// forget overwrites keys that were used.
+func (c *checker) forget() {
+	if c.keys != nil {
+		c.keys.Key.Wipe()
+		c.suite.Wipe()
+	}
 }
 
 // workload is the number of bytes that will be read, as far as the counters can be believed.

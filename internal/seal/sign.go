@@ -1,0 +1,199 @@
+package seal
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"crypto/sha512"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/agent"
+
+	"lockbox/internal/format"
+)
+
+// SignatureAlgorithm is how an archive is signed.
+type SignatureAlgorithm uint8
+
+const (
+	Unsigned SignatureAlgorithm = 0
+	Ed25519  SignatureAlgorithm = 1
+)
+
+// SignatureSize is the length of an Ed25519 signature as it is stored: public key and signature.
+const SignatureSize = ed25519.PublicKeySize + ed25519.SignatureSize
+
+// Namespace is what ssh-keygen -Y verify must be told that a signature is for.
+const Namespace = "lockbox-root"
+
+const sshEd25519 = "ssh-ed25519"
+
+// PublicKey is an Ed25519 public key.
+type PublicKey [ed25519.PublicKeySize]byte
+
+// IsZero reports the absence of a key.
+func (k PublicKey) IsZero() bool { return k == PublicKey{} }
+
+func (k PublicKey) wire() []byte {
+	return appendString(appendString(nil, []byte(sshEd25519)), k[:])
+}
+
+// String is the key as OpenSSH writes it.
+func (k PublicKey) String() string {
+	return sshEd25519 + " " + base64.StdEncoding.EncodeToString(k.wire())
+}
+
+// Fingerprint is the short form that OpenSSH shows to people.
+func (k PublicKey) Fingerprint() string {
+	d := sha256.Sum256(k.wire())
+	return "SHA256:" + base64.RawStdEncoding.EncodeToString(d[:])
+}
+
+// Signer signs with an Ed25519 key.
+type Signer interface {
+	Public() PublicKey
+	Sign(message []byte) ([]byte, error)
+}
+
+func appendString(b, s []byte) []byte {
+	return append(binary.BigEndian.AppendUint32(b, uint32(len(s))), s...)
+}
+
+// signedBytes is what is signed of a root: what ssh-keygen -Y sign would sign for a file that holds the root
+// in hexadecimal, so that it can be checked without this program. No other use of an SSH key signs this.
+func signedBytes(root format.Digest) []byte {
+	h := sha512.Sum512([]byte(root.String()))
+	b := append([]byte(nil), "SSHSIG"...)
+	b = appendString(b, []byte(Namespace))
+	b = appendString(b, nil)
+	b = appendString(b, []byte("sha512"))
+	return appendString(b, h[:])
+}
+
+// SignRoot returns a signature as it is stored.
+func SignRoot(s Signer, root format.Digest) ([]byte, error) {
+	key := s.Public()
+	sig, err := s.Sign(signedBytes(root))
+	if err != nil {
+		return nil, fmt.Errorf("signing: %w", err)
+	}
+	b := append(key[:], sig...)
+	if _, ok := VerifyRoot(b, root); !ok {
+		return nil, errors.New("signing: the signature does not verify")
+	}
+	return b, nil
+}
+
+// VerifyRoot returns who signed a root, and whether the stored signature is right.
+func VerifyRoot(b []byte, root format.Digest) (PublicKey, bool) {
+	if len(b) != SignatureSize {
+		return PublicKey{}, false
+	}
+	key := PublicKey(b[:ed25519.PublicKeySize])
+	return key, ed25519.Verify(key[:], signedBytes(root), b[ed25519.PublicKeySize:])
+}
+
+// SSHSignature is a stored signature in the form that ssh-keygen -Y verify reads.
+func SSHSignature(stored []byte) []byte {
+	if len(stored) != SignatureSize {
+		return nil
+	}
+	key := PublicKey(stored[:ed25519.PublicKeySize])
+	b := binary.BigEndian.AppendUint32([]byte("SSHSIG"), 1)
+	b = appendString(b, key.wire())
+	b = appendString(b, []byte(Namespace))
+	b = appendString(b, nil)
+	b = appendString(b, []byte("sha512"))
+	b = appendString(b, appendString(appendString(nil, []byte(sshEd25519)), stored[ed25519.PublicKeySize:]))
+	text := base64.StdEncoding.EncodeToString(b)
+	var out bytes.Buffer
+	out.WriteString("-----BEGIN SSH SIGNATURE-----\n")
+	for len(text) > 0 {
+		n := min(len(text), 70)
+		out.WriteString(text[:n] + "\n")
+		text = text[n:]
+	}
+	out.WriteString("-----END SSH SIGNATURE-----\n")
+	return out.Bytes()
+}
+
+// keySigner signs with a private key in memory.
+type keySigner struct{ key ed25519.PrivateKey }
+
+func (s keySigner) Public() PublicKey { return PublicKey(s.key.Public().(ed25519.PublicKey)) }
+
+func (s keySigner) Sign(message []byte) ([]byte, error) { return ed25519.Sign(s.key, message), nil }
+
+// NewSigner signs with a private key.
+func NewSigner(key ed25519.PrivateKey) Signer { return keySigner{key} }
+
+// ParseSigner reads an Ed25519 private key in OpenSSH's format or PKCS#8, in PEM.
+func ParseSigner(data []byte, ui UI) (Signer, error) {
+	key, err := ssh.ParseRawPrivateKey(data)
+	if missing := (*ssh.PassphraseMissingError)(nil); errors.As(err, &missing) {
+		p, perr := ui.passphrase("Passphrase of the signing key")
+		if perr != nil {
+			return nil, perr
+		}
+		key, err = ssh.ParseRawPrivateKeyWithPassphrase(data, p)
+		clear(p)
+		if errors.Is(err, x509.IncorrectPasswordError) {
+			return nil, lockedOut("the signing key: wrong passphrase")
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the signing key cannot be read: %w", err)
+	}
+	switch k := key.(type) {
+	case *ed25519.PrivateKey:
+		return keySigner{*k}, nil
+	case ed25519.PrivateKey:
+		return keySigner{k}, nil
+	}
+	return nil, fmt.Errorf("the signing key is a %T; only Ed25519 keys can sign an archive", key)
+}
+
+// agentSigner has an SSH agent sign.
+type agentSigner struct {
+	agent agent.Agent
+	key   PublicKey
+	ssh   ssh.PublicKey
+}
+
+// AgentSigner signs with a key that the SSH agent at the other end of conn holds.
+func AgentSigner(conn io.ReadWriter, key PublicKey) (Signer, error) {
+	pub, err := ssh.NewPublicKey(ed25519.PublicKey(key[:]))
+	if err != nil {
+		return nil, err
+	}
+	s := agentSigner{agent.NewClient(conn), key, pub}
+	held, err := s.agent.List()
+	if err != nil {
+		return nil, fmt.Errorf("asking the SSH agent for its keys: %w", err)
+	}
+	for _, k := range held {
+		if bytes.Equal(k.Blob, key.wire()) {
+			return s, nil
+		}
+	}
+	return nil, lockedOut("the SSH agent does not hold the key %s", key.Fingerprint())
+}
+
+func (s agentSigner) Public() PublicKey { return s.key }
+
+func (s agentSigner) Sign(message []byte) ([]byte, error) {
+	sig, err := s.agent.Sign(s.ssh, message)
+	if err != nil {
+		return nil, err
+	}
+	if sig.Format != sshEd25519 {
+		return nil, fmt.Errorf("the SSH agent made a signature of kind %q", sig.Format)
+	}
+	return sig.Blob, nil
+}
