@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"lockbox/internal/format"
+	"lockbox/internal/seal"
 
 	"pgregory.net/rapid"
 )
@@ -271,7 +272,7 @@ func TestSetsRefuse(t *testing.T) {
 		"a later generation":  change(func(p []Planned) { p[0].Generation = 7 }),
 		"node of tree 0":      change(func(p []Planned) { p[1].Kind = OwnerNode }),
 		"node of tree 6":      change(func(p []Planned) { p[1].Kind, p[1].Owner = OwnerNode, 6 }),
-		"unknown kind":        change(func(p []Planned) { p[0].Kind = OwnerSeveral + 1 }),
+		"unknown kind":        change(func(p []Planned) { p[0].Kind = OwnerKeyDir + 1 }),
 		"more than a set has": slices.Repeat([]Planned{ext(20480, 4096)}, format.MaxSetExtents+1),
 	} {
 		for _, retire := range []bool{false, true} {
@@ -310,6 +311,7 @@ func TestSetsRefuse(t *testing.T) {
 // The root hash changes with every byte that a signature has to cover, and with no other.
 func TestRootHash(t *testing.T) {
 	s := goodSuper(6)
+	s.Suite, s.Cipher = format.SuiteEncrypted, seal.AESGCM
 	block := append(goodCommit().Encode(6), field(9, 0, 1, 2, 3)...)
 	want := s.RootHash(block)
 	for i := range block {

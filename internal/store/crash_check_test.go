@@ -3,6 +3,7 @@ package store_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -11,10 +12,14 @@ import (
 	"runtime/debug"
 	"sync/atomic"
 
+	"github.com/zeebo/xxh3"
+
+	"lockbox/internal/format"
 	"lockbox/internal/frames"
 	"lockbox/internal/index"
 	"lockbox/internal/journal"
 	"lockbox/internal/pathsafe"
+	"lockbox/internal/seal"
 	"lockbox/internal/store"
 	"lockbox/internal/verify"
 	"lockbox/internal/vfs"
@@ -30,6 +35,7 @@ const (
 	inv4            // one rotted superblock copy changes nothing, a rotted root is an error
 	inv5            // a poisoned handle refuses everything but close
 	inv6            // what is written, and wiped, is staged, retired or past the end
+	inv7            // no key and nonce seal twice
 )
 
 // violation ends a run.
@@ -52,10 +58,12 @@ type Combo struct {
 	Sector     int64 // of the archive
 	Disk       int   // sector of the disk; at most the archive's
 	NamedTemps bool  // the system knows no anonymous files
+	Suite      format.Suite
+	Padding    format.Padding
 }
 
 func (c Combo) String() string {
-	s := fmt.Sprintf("level %d, sector %d on %d", c.Level, c.Sector, c.Disk)
+	s := fmt.Sprintf("%v, level %d, padding %v, sector %d on %d", c.Suite, c.Level, c.Padding, c.Sector, c.Disk)
 	if c.NamedTemps {
 		s += ", named temporary files"
 	}
@@ -77,12 +85,12 @@ type effort struct {
 
 // tally counts what was done.
 type tally struct {
-	boundaries, images, nested, faults, posts, kills, rots atomic.Int64
+	boundaries, images, nested, faults, posts, kills, rots, seals atomic.Int64
 }
 
 func (t *tally) String() string {
-	return fmt.Sprintf("%d boundaries, %d images, %d nested images, %d injected faults, %d continuations, %d kills, %d damaged archives",
-		t.boundaries.Load(), t.images.Load(), t.nested.Load(), t.faults.Load(), t.posts.Load(), t.kills.Load(), t.rots.Load())
+	return fmt.Sprintf("%d boundaries, %d images, %d nested images, %d injected faults, %d continuations, %d kills, %d damaged archives, %d things sealed",
+		t.boundaries.Load(), t.images.Load(), t.nested.Load(), t.faults.Load(), t.posts.Load(), t.kills.Load(), t.rots.Load(), t.seals.Load())
 }
 
 // run is one script on one kind of archive.
@@ -96,7 +104,9 @@ type run struct {
 	r      *rand.Rand
 	memo   map[*byte]bitset // tokens in a sector, by the address of its bytes
 	where  string
-	stop   func() bool // ends the run early when it is true; may be nil
+	drawn  uint64              // handles that have drawn randomness, each its own
+	sealed map[uint64]struct{} // keys and nonces, digested
+	stop   func() bool         // ends the run early when it is true; may be nil
 }
 
 // stopped ends a run that is no longer needed.
@@ -113,7 +123,7 @@ type window struct {
 
 func newRun(seed uint64, c Combo, s *script, e effort, t *tally) *run {
 	return &run{ctx: context.Background(), seed: seed, combo: c, script: s, effort: e, tally: t,
-		r: rand.New(rand.NewPCG(seed, 99)), memo: map[*byte]bitset{}}
+		r: rand.New(rand.NewPCG(seed, 99)), memo: map[*byte]bitset{}, sealed: map[uint64]struct{}{}}
 }
 
 // protect turns a violation, or any other panic, into an error.
@@ -127,7 +137,7 @@ func (r *run) protect(fn func()) (err error) {
 			err = &violation{0, r.where, fmt.Sprintf("panic: %v\n%s", p, debug.Stack())}
 		}
 	}()
-	defer func() { r.memo = nil }() // runs are kept in lists
+	defer func() { r.memo, r.sealed = nil, nil }() // runs are kept in lists
 	fn()
 	return nil
 }
@@ -139,10 +149,26 @@ func fail(inv int, where, what string, args ...any) {
 // every reports true once in n times; never when n is 0.
 func (r *run) every(n int) bool { return n > 0 && r.r.IntN(n) == 0 }
 
-func (r *run) options(fsys vfs.FS, salt uint64) store.Options {
+// options are those of a process of its own: no two of them draw the same random bytes.
+func (r *run) options(fsys vfs.FS) store.Options {
 	var seed [32]byte
-	seed[0], seed[1], seed[2], seed[3] = byte(r.seed), byte(r.seed>>8), byte(salt), byte(salt>>8)
-	return store.Options{FS: fsys, Entropy: rand.NewChaCha8(seed), LockTimeout: -1, Jobs: 1, CacheBytes: 4 << 20}
+	r.drawn++
+	binary.LittleEndian.PutUint64(seed[:], r.seed)
+	binary.LittleEndian.PutUint64(seed[8:], r.drawn)
+	o := store.Options{FS: fsys, Entropy: rand.NewChaCha8(seed), LockTimeout: -1, Jobs: 1, CacheBytes: 4 << 20}
+	store.Protect(&o, nil, r.combo.Suite)
+	store.Observe(&o, r.seal)
+	return o
+}
+
+// seal notes that something is sealed (invariant 7).
+func (r *run) seal(key [seal.KeySize]byte, n seal.Nonce) {
+	sum := xxh3.Hash(append(key[:], n[:]...))
+	if _, ok := r.sealed[sum]; ok {
+		fail(inv7, r.where, "a key seals twice with the nonce %x", n)
+	}
+	r.sealed[sum] = struct{}{}
+	r.tally.seals.Add(1)
 }
 
 // found is what one reader saw.
@@ -185,7 +211,7 @@ func readEntries(a *store.Archive) (f found, err error) {
 
 // read opens the archive for reading and reads all of it.
 func (r *run) read(fsys vfs.FS) (f found, err error) {
-	a, err := store.Open(r.ctx, archive, r.options(fsys, 0))
+	a, err := store.Open(r.ctx, archive, r.options(fsys))
 	if err != nil {
 		return f, err
 	}
@@ -214,7 +240,7 @@ func (r *run) verify(sim *vfs.Sim, clean bool) error {
 		return err
 	}
 	var first *verify.Finding
-	s, err := verify.Run(r.ctx, f, verify.Options{Full: true, Jobs: 1, Finding: func(x verify.Finding) {
+	s, err := verify.Run(r.ctx, f, verify.Options{Full: true, Jobs: 1, Unlock: r.options(sim).Unlock, Signers: r.options(sim).Signers, Finding: func(x verify.Finding) {
 		if first == nil && (clean || x.Kind != verify.KindRepairable) {
 			first = &x
 		}
@@ -346,7 +372,7 @@ func (r *run) recover(sim *vfs.Sim, where string, s *state, ever bitset, during 
 		}
 		return nil
 	}
-	a, err := store.OpenWrite(r.ctx, archive, r.options(sim, 1))
+	a, err := store.OpenWrite(r.ctx, archive, r.options(sim))
 	if err != nil {
 		fail(inv2, where, "recovery: %v", err)
 	}
@@ -371,7 +397,18 @@ func (r *run) quiet(sim *vfs.Sim, where string, s *state, ever bitset) {
 	if err := r.verify(sim, true); err != nil {
 		fail(inv2, where, "after cleanup: %v", err)
 	}
+	if r.combo.Suite.Encrypted() {
+		r.scan(sim, where, all(len(r.script.g.names))) // nothing that is or was stored shows
+		return
+	}
 	r.scan(sim, where, ever.without(s.tokens))
+}
+
+func all(n int) (s bitset) {
+	for i := range n {
+		s.add(i)
+	}
+	return s
 }
 
 // idle checks that opening for writing and closing has nothing to do.
@@ -382,7 +419,7 @@ func (r *run) idle(sim *vfs.Sim, where string) {
 		}
 		return nil
 	}
-	a, err := store.OpenWrite(r.ctx, archive, r.options(sim, 2))
+	a, err := store.OpenWrite(r.ctx, archive, r.options(sim))
 	if err == nil {
 		err = a.Close()
 	}

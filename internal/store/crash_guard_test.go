@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 
 	"lockbox/internal/format"
@@ -34,7 +35,7 @@ func (r *run) guard(sim *vfs.Sim, where func() string) func(vfs.SimOp) {
 			return
 		}
 		if !known {
-			allowed, any = mayWrite(sim)
+			allowed, any = r.mayWrite(sim)
 			known = true
 		}
 		if any {
@@ -59,7 +60,7 @@ func (r *run) guard(sim *vfs.Sim, where func() string) func(vfs.SimOp) {
 // mayWrite returns what a writer may write: the extents that the current root plans to wipe or to write
 // again, of its sets and of the free tree, as far as all four copies, in the cache and on the disk, are
 // past the generation that retired them, and everything past its end. any: there is no archive yet.
-func mayWrite(sim *vfs.Sim) (allowed []format.Extent, any bool) {
+func (r *run) mayWrite(sim *vfs.Sim) (allowed []format.Extent, any bool) {
 	f, err := sim.Open(archive, false)
 	if err != nil {
 		return nil, true
@@ -79,11 +80,15 @@ func mayWrite(sim *vfs.Sim) (allowed []format.Extent, any bool) {
 		least = min(least, onDisk)
 		return false
 	})
-	m, _, err := journal.ReadCommit(f, c.Current, seal.New())
+	suite, _, err := journal.Opening{Unlock: r.options(sim).Unlock}.Suite(r.ctx, f, c.Current)
 	if err != nil {
 		return nil, false
 	}
-	for _, p := range append(append(m.Stage, m.Retire...), unwiped(f, m)...) {
+	m, _, err := journal.ReadCommit(f, c.Current, suite)
+	if err != nil {
+		return nil, false
+	}
+	for _, p := range append(append(m.Stage, m.Retire...), unwiped(rawNodes{f, suite, c.Current}, m)...) {
 		if p.Generation <= least {
 			allowed = append(allowed, p.Extent)
 		}
@@ -118,30 +123,36 @@ func generations(f vfs.File) (*journal.Copies, uint64) {
 	return c, least
 }
 
-// rawNodes reads nodes without checking their tags.
-type rawNodes struct{ f vfs.File }
+// rawNodes reads nodes without a cache.
+type rawNodes struct {
+	f     vfs.File
+	suite seal.Suite
+	super *journal.Super
+}
 
 func (r rawNodes) Node(t index.Tree, ref index.Ref, level int) (*index.Node, error) {
-	b := make([]byte, ref.Len)
+	b := make([]byte, index.StoredLen(r.suite, ref.Len, r.super.Sector))
 	if _, err := r.f.ReadAt(b, ref.Off); err != nil {
 		return nil, err
 	}
-	return index.ParseNode(b, t, level, nullTag, ref.Off)
+	b, ok := index.OpenNode(r.suite, r.super.Archive, t, &ref, b)
+	if !ok {
+		return nil, errors.New("a node does not verify")
+	}
+	return index.ParseNode(b, t, level, r.suite.TagSize(), ref.Off)
 }
 
-const nullTag = 16 // bytes of a tag of the null suite
-
 // unwiped returns the extents that the free tree of a root plans to wipe.
-func unwiped(f vfs.File, m *journal.Commit) (set []journal.Planned) {
+func unwiped(nodes rawNodes, m *journal.Commit) (set []journal.Planned) {
 	if m.Counters.Pending == 0 {
 		return nil
 	}
 	c := format.NewCursor(m.Trees, "root record", 0)
 	var root index.Root
 	for tree := index.Entries; tree <= index.Free; tree++ {
-		root = index.DecodeRoot(c, nullTag)
+		root = index.DecodeRoot(c, nodes.suite.TagSize())
 	}
-	it := index.NewIter(rawNodes{f}, index.Free, root)
+	it := index.NewIter(nodes, index.Free, root)
 	for ok := root.Height > 0 && it.Next(); ok; ok = it.Next() {
 		if e, err := index.DecodeFree(it.Key(), it.Value()); err == nil && e.State != index.FreeWiped {
 			set = append(set, journal.Planned{Extent: e.Ext, Generation: e.Gen})

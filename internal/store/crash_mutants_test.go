@@ -81,7 +81,7 @@ func hunt(all *tally, e effort, seeds uint64) error {
 	var group sync.WaitGroup
 	limit := make(chan struct{}, 2)
 	for seed := range seeds {
-		for _, k := range tasks(seed+1, e, all) {
+		for _, k := range tasks(seed+1, combos, e, all) {
 			limit <- struct{}{}
 			if first.Load() != nil {
 				break

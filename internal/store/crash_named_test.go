@@ -35,8 +35,8 @@ func prepared(t *testing.T, sessions int) (*run, *live) {
 }
 
 // begin opens the archive for writing, stages one new file and leaves the transaction open.
-func (r *run) begin(sim *vfs.Sim, path string, b *body, salt uint64) (*store.Archive, *store.Tx) {
-	a, err := store.OpenWrite(r.ctx, archive, r.options(sim, salt))
+func (r *run) begin(sim *vfs.Sim, path string, b *body) (*store.Archive, *store.Tx) {
+	a, err := store.OpenWrite(r.ctx, archive, r.options(sim))
 	if err != nil {
 		fail(inv1, r.where, "opening: %v", err)
 	}
@@ -67,12 +67,12 @@ func (r *run) lostLocks() {
 				fail(inv1, r.where, "commit: %v", err)
 			}
 		}
-		a, tx := r.begin(sim, "mine", r.script.posts[0], 30)
+		a, tx := r.begin(sim, "mine", r.script.posts[0])
 		if when != "commit" {
 			commit(tx)
 		}
 		sim.LoseLocks(archive)
-		b, other := r.begin(sim, "theirs", r.script.posts[1], 31)
+		b, other := r.begin(sim, "theirs", r.script.posts[1])
 		commit(other)
 		if err := b.Close(); err != nil {
 			fail(inv1, r.where, "closing the second writer: %v", err)
@@ -125,7 +125,7 @@ func TestCrashNewNameIsDurable(t *testing.T) {
 		return nil
 	}
 	must(t, l.play(&r.script.sessions[0], nil, nil))
-	a, tx := r.begin(killed, "new", r.script.posts[0], 30)
+	a, tx := r.begin(killed, "new", r.script.posts[0])
 	_, err := tx.Commit(r.ctx)
 	must(t, err)
 	killed.Pending().Each(vfs.Spread{Exhaustive: 1 << 10}, r.r, func(x *vfs.Sim, _ vfs.Rule) bool {
@@ -149,7 +149,7 @@ func TestCrashFailedPublish(t *testing.T) {
 			}
 			return nil
 		}
-		a, err := store.Create(r.ctx, archive, r.options(sim, 1), store.CreateOptions{})
+		a, err := store.Create(r.ctx, archive, r.options(sim), store.CreateOptions{})
 		must(t, err)
 		tx, err := a.Begin(r.ctx)
 		must(t, err)
@@ -173,7 +173,7 @@ func TestCrashFailedPublish(t *testing.T) {
 		}
 		return nil
 	}
-	a, err := store.Create(r.ctx, archive, r.options(sim, 1), store.CreateOptions{})
+	a, err := store.Create(r.ctx, archive, r.options(sim), store.CreateOptions{})
 	must(t, err)
 	tx, err := a.Begin(r.ctx)
 	must(t, err)
@@ -192,7 +192,7 @@ func TestCrashMisdirectedWrite(t *testing.T) {
 	for more := true; more; n++ {
 		sim := l.sim.Clone()
 		size := int64(len(sim.Bytes(archive)))
-		w := &live{r: r, sim: sim, window: l.window, salt: l.salt}
+		w := &live{r: r, sim: sim, window: l.window}
 		count := 0
 		more = false
 		sim.Hook = func(op vfs.SimOp) *vfs.Fault {

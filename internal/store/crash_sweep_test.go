@@ -18,7 +18,6 @@ type live struct {
 	r      *run
 	sim    *vfs.Sim
 	window window
-	salt   uint64
 }
 
 func (l *live) begin(next *state) { l.window.next = next }
@@ -30,10 +29,11 @@ func (l *live) acknowledge() {
 
 // open opens or creates the archive for a session.
 func (l *live) open(s *session) (*store.Archive, error) {
-	l.salt++
-	o := l.r.options(l.sim, 16+l.salt)
+	o := l.r.options(l.sim)
 	if s.create {
-		return store.Create(l.r.ctx, archive, o, store.CreateOptions{Level: l.r.combo.Level, Sector: l.r.combo.Sector})
+		c := store.CreateOptions{Level: l.r.combo.Level, Sector: l.r.combo.Sector, Padding: l.r.combo.Padding}
+		store.Protect(&o, &c, l.r.combo.Suite)
+		return store.Create(l.r.ctx, archive, o, c)
 	}
 	return store.OpenWrite(l.r.ctx, archive, o)
 }
@@ -109,7 +109,7 @@ func (r *run) crash() {
 		var held *state
 		if s.reader {
 			var err error
-			if reader, err = store.Open(r.ctx, archive, r.options(l.sim, 3)); err != nil {
+			if reader, err = store.Open(r.ctx, archive, r.options(l.sim)); err != nil {
 				fail(inv1, r.where, "opening a reader: %v", err)
 			}
 			held = l.window.acked
@@ -169,7 +169,7 @@ func (l *live) watch() {
 
 // shown returns the generation that a reader gets that opens now, 0 when it has to wait.
 func (r *run) shown(sim *vfs.Sim, where string) uint64 {
-	a, err := store.Open(r.ctx, archive, r.options(sim, 4))
+	a, err := store.Open(r.ctx, archive, r.options(sim))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, format.ErrBusy) {
 		return 0
 	}
@@ -220,7 +220,7 @@ func (r *run) cut(sim *vfs.Sim, where string, w window) {
 // posts lets life go on: two more transactions, with a look at every boundary, and then a recovery.
 func (r *run) posts(sim *vfs.Sim, where string, w window) {
 	r.tally.posts.Add(1)
-	l := &live{r: r, sim: sim, window: w, salt: 64}
+	l := &live{r: r, sim: sim, window: w}
 	path := "after the crash"
 	for i, b := range r.script.posts {
 		next := &state{name: fmt.Sprintf("after the crash, %d", i+1), files: map[string]*body{}}
@@ -336,7 +336,11 @@ func (r *run) rotRoot(x *vfs.Sim, where string) {
 	if err := errors.Join(err, f.Close()); err != nil {
 		fail(inv4, where, "%v", err)
 	}
-	flip(x, c.Current.CommitOff+int64(r.r.IntN(int(c.Current.CommitLen))))
+	if s := c.Current; s.KeyDirLen > 0 && r.every(3) {
+		flip(x, s.KeyDirOff+int64(r.r.IntN(int(s.KeyDirLen))))
+	} else {
+		flip(x, s.CommitOff+int64(r.r.IntN(int(s.CommitLen))))
+	}
 	if f, err := r.read(x); !errors.Is(err, format.ErrCorrupt) {
 		fail(inv4, where, "reading gave generation %d, %v", f.gen, err)
 	}
@@ -346,7 +350,7 @@ func (r *run) rotRoot(x *vfs.Sim, where string) {
 		}
 		return nil
 	}
-	if a, err := store.OpenWrite(r.ctx, archive, r.options(x, 5)); !errors.Is(err, format.ErrCorrupt) {
+	if a, err := store.OpenWrite(r.ctx, archive, r.options(x)); !errors.Is(err, format.ErrCorrupt) {
 		if err == nil {
 			err = a.Close()
 		}
@@ -393,7 +397,7 @@ func (r *run) faults() {
 // fault plays a session on a copy of the disk and lets its n-th operation fail. It reports whether there
 // was one.
 func (r *run) fault(from *live, s *session, n int, m *mode) bool {
-	l := &live{r: r, sim: from.sim.Clone(), window: from.window, salt: from.salt}
+	l := &live{r: r, sim: from.sim.Clone(), window: from.window}
 	r.where = fmt.Sprintf("seed %d, %v: session %q", r.seed, r.combo, s.name)
 	var failed *vfs.SimOp
 	count, closing, other := 0, false, false
@@ -451,7 +455,7 @@ func (r *run) nothingLeft(sim *vfs.Sim, failed *vfs.SimOp) {
 	if names := sim.Names(); len(names) > 0 && failed.Kind != vfs.OpRemove {
 		fail(inv1, r.where, "it left %q", names)
 	}
-	l := &live{r: r, sim: sim, window: window{create: true}, salt: 80}
+	l := &live{r: r, sim: sim, window: window{create: true}}
 	if err := l.play(&r.script.sessions[0], nil, nil); err != nil {
 		fail(inv1, r.where, "creating again: %v", err)
 	}

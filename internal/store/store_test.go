@@ -30,6 +30,7 @@ type world struct {
 	mem   *vfs.MemFS
 	count *vfs.Counts
 	opt   Options
+	suite format.Suite
 	model map[string][]byte      // nil: not a file
 	meta  map[string]index.Entry // nil, or every entry of the model, but for the number of its content
 }
@@ -85,6 +86,7 @@ func dirSource(path string) Source {
 
 func (w *world) create(c CreateOptions) {
 	w.t.Helper()
+	Protect(&w.opt, &c, w.suite)
 	a, err := Create(ctx, name, w.opt, c)
 	if err != nil {
 		w.t.Fatal(err)
@@ -261,7 +263,7 @@ func (w *world) check() {
 func (w *world) verify() {
 	w.t.Helper()
 	b := w.mem.Bytes(name)
-	s, err := verify.Run(ctx, sized{bytes.NewReader(b)}, verify.Options{Full: true, Jobs: 1, Finding: func(f verify.Finding) {
+	s, err := verify.Run(ctx, sized{bytes.NewReader(b)}, verify.Options{Full: true, Jobs: 1, Unlock: w.opt.Unlock, Signers: w.opt.Signers, Finding: func(f verify.Finding) {
 		w.t.Errorf("verify: %+v", f)
 	}})
 	if err != nil || s.Damaged > 0 {
@@ -292,24 +294,28 @@ func textBytes(r *rand.Rand, n int) []byte {
 // TestModel runs random operations, with reopening, against a map: of the bytes of files and of all else that an
 // entry says.
 func TestModel(t *testing.T) {
-	seeds := uint64(12)
-	if testing.Short() {
-		seeds = 4
-	}
-	for seed := range seeds {
-		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+	for i, k := range sixteen() {
+		seed := uint64(i)
+		if testing.Short() && i%5 != 0 {
+			continue
+		}
+		t.Run(fmt.Sprintf("seed=%d, %v", seed, k), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 2))
 			w := newWorld(t, seed, Options{Jobs: 1 + int(seed%3)})
+			w.suite = k.suite
 			w.meta = map[string]index.Entry{}
 			sector := int64(512)
-			if seed%4 == 3 {
+			if seed%3 == 2 {
 				sector = 4096
 			}
-			w.create(CreateOptions{Level: (frames.LevelBest + frames.Level(seed)) % (frames.LevelBest + 1), Sector: sector})
+			w.create(CreateOptions{Level: k.level, Sector: sector, Padding: k.padding})
 			kinds := map[index.Kind]bool{}
 			for range 25 {
 				w.change(func(tx *Tx) { w.randomOps(r, tx) })
 				w.check()
+				if size := int64(len(w.mem.Bytes(name))); size != k.padding.Size(size, sector) {
+					t.Fatalf("the file has %d bytes with padding %v", size, k.padding)
+				}
 				for _, e := range w.meta {
 					kinds[e.Kind] = true
 				}
