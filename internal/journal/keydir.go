@@ -13,19 +13,19 @@ import (
 	"lockbox/internal/seal"
 )
 
-// Key directory: magic (4), version (2), number of slots (2), attempt id (16), generation (8), key check
-// value (32), length of the labels (4), their tag (T), the sealed labels; then for each slot its length (4)
-// and its age file. The labels are for each slot a length (uvarint) and the bytes, then zeros up to a
-// multiple of labelUnit.
+// Key directory: magic (4), version (2), number of slots (2), bytes 8 to 31 of the superblock (24), attempt id
+// (16), generation (8), key check value (32), length of the labels (4), their tag (T), the sealed labels; then
+// for each slot its length (4) and its age file. The labels are for each slot a length (uvarint) and the
+// bytes, then zeros up to a multiple of labelUnit.
 const (
 	keyDirMagic   = "LBXK"
 	keyDirVersion = 1
-	keyDirBound   = 32 // bytes before the check value
+	keyDirBound   = 56 // bytes before the check value
 	keyDirHeader  = keyDirBound + 32 + 4
 	labelUnit     = 256
 )
 
-// superBound are the superblock's bytes that the check value binds: version, algorithms, sector, archive id.
+// What of the superblock the directory repeats: version, algorithms, sector, archive id.
 const superBoundFrom, superBoundTo = 8, 32
 
 // KeySlot is one way to the content key.
@@ -48,8 +48,8 @@ type KeyDir struct {
 // MaxSlots is how many slots a directory can have.
 const MaxSlots = 64
 
-func boundOf(s *Super, b []byte) []byte {
-	return append(append(append([]byte(nil), s.encode()[superBoundFrom:superBoundTo]...), b[:keyDirBound]...), b[keyDirBound+32:]...)
+func boundOf(b []byte) []byte {
+	return append(append([]byte(nil), b[:keyDirBound]...), b[keyDirBound+32:]...)
 }
 
 // Encode returns the directory's stored form for the archive that s describes.
@@ -61,6 +61,7 @@ func (d *KeyDir) Encode(s *Super, suite seal.Suite, key *seal.ContentKey) ([]byt
 	b := append([]byte(nil), keyDirMagic...)
 	b = le.AppendUint16(b, keyDirVersion)
 	b = le.AppendUint16(b, uint16(len(d.Slots)))
+	b = append(b, s.encode()[superBoundFrom:superBoundTo]...)
 	b = append(b, d.Attempt[:]...)
 	b = le.AppendUint64(b, d.Generation)
 	b = append(b, make([]byte, 32)...)
@@ -82,7 +83,7 @@ func (d *KeyDir) Encode(s *Super, suite seal.Suite, key *seal.ContentKey) ([]byt
 	if len(b) > format.MaxKeyDir {
 		return nil, fmt.Errorf("the key directory would have %d bytes, more than the format allows", len(b))
 	}
-	check := key.Check(boundOf(s, b))
+	check := key.Check(boundOf(b))
 	copy(b[keyDirBound:], check[:])
 	return b, nil
 }
@@ -93,15 +94,52 @@ func (d *KeyDir) context(archive format.ID, n int) seal.Context {
 
 // DecodeKeyDir reads a directory whose digest is right.
 func DecodeKeyDir(b []byte, s *Super) (*KeyDir, error) {
+	d, n, err := decodeKeyDir(b, s)
+	if err == nil && n != len(b) {
+		err = format.Corrupt("key directory", s.KeyDirOff, "bytes left over after the last slot")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// FindKeyDir reads a directory that b begins with, at off, when no superblock says that one is there. The
+// superblock that it returns has what the directory repeats of it, and no more.
+func FindKeyDir(b []byte, off int64) (s *Super, d *KeyDir, ok bool) {
+	if len(b) < keyDirHeader || string(b[:4]) != keyDirMagic {
+		return nil, nil, false
+	}
+	front := make([]byte, superSummed)
+	copy(front, magic)
+	copy(front[superBoundFrom:], b[8:])
+	s, ok = looseSuper(front)
+	if !ok || !s.Suite.Encrypted() {
+		return nil, nil, false
+	}
+	s.KeyDirOff = off
+	d, n, err := decodeKeyDir(b, s)
+	if err != nil {
+		return nil, nil, false
+	}
+	s.KeyDirLen, s.KeyDirHash = uint32(n), blake3.Sum256(b[:n])
+	return s, d, true
+}
+
+// decodeKeyDir reads the directory that b begins with and returns its length.
+func decodeKeyDir(b []byte, s *Super) (*KeyDir, int, error) {
 	c := format.NewCursor(b, "key directory", s.KeyDirOff)
 	if string(c.Bytes(4)) != keyDirMagic {
 		c.Fail("not a key directory")
 	}
 	if v := c.U16(); c.Err() == nil && v != keyDirVersion {
-		return nil, &format.Error{Kind: format.ErrVersion, Record: "key directory", Offset: s.KeyDirOff, Detail: fmt.Sprintf("version %d", v)}
+		return nil, 0, &format.Error{Kind: format.ErrVersion, Record: "key directory", Offset: s.KeyDirOff, Detail: fmt.Sprintf("version %d", v)}
 	}
 	d := &KeyDir{}
 	n := int(c.U16())
+	if string(c.Bytes(superBoundTo-superBoundFrom)) != string(s.encode()[superBoundFrom:superBoundTo]) {
+		c.Fail("it belongs to another archive")
+	}
 	d.Attempt, d.Generation, d.check = c.ID(), c.U64(), c.Digest()
 	size := c.U32()
 	if n == 0 || n > MaxSlots || size > MaxSlots*(seal.MaxLabel+2)+labelUnit || size%labelUnit != 0 {
@@ -119,11 +157,12 @@ func DecodeKeyDir(b []byte, s *Super) (*KeyDir, error) {
 			break
 		}
 	}
-	if err := c.Done(); err != nil {
-		return nil, err
+	if err := c.Err(); err != nil {
+		return nil, 0, err
 	}
-	d.bound = boundOf(s, b)
-	return d, nil
+	n = len(b) - c.Len()
+	d.bound = boundOf(b[:n])
+	return d, n, nil
 }
 
 func tagSize(s format.Suite) int {
@@ -185,10 +224,11 @@ func (o Opening) Suite(ctx context.Context, r io.ReaderAt, s *Super) (seal.Suite
 	if err != nil {
 		return nil, nil, err
 	}
-	return o.unlock(ctx, s, d)
+	return o.With(ctx, s, d)
 }
 
-func (o Opening) unlock(ctx context.Context, s *Super, d *KeyDir) (seal.Suite, *Keys, error) {
+// With is Suite when the key directory is known.
+func (o Opening) With(ctx context.Context, s *Super, d *KeyDir) (seal.Suite, *Keys, error) {
 	var ids []seal.Identity
 	var err error
 	if o.Unlock != nil {

@@ -144,6 +144,16 @@ func decodeSuper(b []byte, off int64) (*Super, error) {
 	return s, c.Err()
 }
 
+// looseSuper reads what says which kind of archive it is, and its id.
+func looseSuper(b []byte) (*Super, bool) {
+	s := &Super{Suite: format.Suite(b[10]), Sector: 1 << (b[14] & 63), Archive: format.ID(b[16:32])}
+	if s.Suite.Encrypted() {
+		s.Cipher = seal.Algorithm(b[11])
+	}
+	ok := s.Suite <= format.SuiteBoth && seal.Algorithm(b[11]).Fits(s.Suite) && format.SectorOK(s.Sector)
+	return s, ok && string(s.encode()[8:32]) == string(b[8:32])
+}
+
 // Writable returns an error of kind ErrVersion when this program must not change the archive.
 func (s *Super) Writable() error {
 	if s.WriteKnow&^knownToWrite != 0 {

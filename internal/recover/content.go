@@ -268,7 +268,7 @@ func (s *salvage) named(number uint64, size int64) (*blob, error) {
 		if rec.Size != size {
 			return nil, fmt.Errorf("its content has %d bytes where it should have %d", rec.Size, size)
 		}
-		b.rec, b.digest = rec, digestOf{len(rec.Digest), rec.Digest}
+		b.rec, b.digest = rec, digestOf{known: len(rec.Digest), sum: rec.Digest}
 		b.settle()
 		return b, nil
 	case absent:
@@ -280,7 +280,7 @@ func (s *salvage) named(number uint64, size int64) (*blob, error) {
 	}
 	prefix, sure := s.parts.prefix(number)
 	if sure {
-		b.digest.known = copy(b.digest.sum[:], prefix[:])
+		b.digest = s.partOf(prefix)
 	}
 	chains, live := s.parts.chains(shares)
 	for _, c := range chains {

@@ -265,7 +265,7 @@ func (s *salvage) lostAndFound(yield func(store.Source) bool) error {
 			if err != nil {
 				return nil // its number is among the lost ones
 			}
-			b := &blob{s: s, number: n, size: rec.Size, rec: rec, digest: digestOf{len(rec.Digest), rec.Digest}}
+			b := &blob{s: s, number: n, size: rec.Size, rec: rec, digest: digestOf{known: len(rec.Digest), sum: rec.Digest}}
 			b.settle()
 			return s.find(yield, dir, "", b, "its name is lost")
 		}, func([]byte, []byte, string) {})
@@ -312,7 +312,7 @@ func (s *salvage) findParts(yield func(store.Source) bool, dir string, n uint64,
 	for _, c := range chains {
 		b := &blob{s: s, number: n, size: c[len(c)-1].end(), shares: c}
 		if sure {
-			b.digest.known = copy(b.digest.sum[:], prefix[:])
+			b.digest = s.partOf(prefix)
 		} else if !s.ended(c) {
 			continue
 		}

@@ -45,6 +45,8 @@ type loaded struct {
 	unsure bool  // raw bytes whose tags are lost: only a digest can tell
 	bad    []int // blocks that do not verify; zeros stand there
 	shift  uint8
+
+	checked frames.Checked // of a frame with one tag that verifies
 }
 
 func (l *loaded) whole() bool { return !l.lost && !l.unsure && len(l.bad) == 0 }
@@ -61,13 +63,15 @@ func (s *salvage) stored(p *place, id format.ID, buf *[]byte) loaded {
 	s.read(b, p.off+int64(frames.HeaderSize(s.tag)))
 	l := loaded{data: b[:p.Stored], shift: p.BlockShift}
 	if p.BlockShift == 0 {
-		_, err := frames.Check(s.suite, id, &p.Info, l.data)
+		var err error
+		l.checked, err = frames.Check(s.suite, id, &p.Info, l.data)
 		l.lost = err != nil
 		return l
 	}
 	table, err := frames.CheckTable(s.suite, id, &p.Info, b[p.Stored:])
 	if err != nil {
-		l.unsure = true
+		l.lost = s.suite.Hider() != nil // what is enciphered does not open without its tags
+		l.unsure = !l.lost
 		return l
 	}
 	for k := range p.Blocks() {
@@ -86,11 +90,8 @@ func (s *salvage) load(p *place) *loaded {
 	if l.lost || p.Codec == frames.Raw {
 		return &l
 	}
-	checked, err := frames.Check(s.suite, s.archive, &p.Info, l.data)
 	plain := make([]byte, p.Plain, int(p.Plain)+frames.Slack)
-	if err == nil {
-		err = checked.Decode(plain)
-	}
+	err := l.checked.Decode(plain)
 	return &loaded{data: plain, lost: err != nil}
 }
 

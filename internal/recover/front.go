@@ -36,6 +36,9 @@ func (s *salvage) front() error {
 		s.newest = states[0].super
 		s.rep.Newest = s.newest.Generation
 		s.archive, s.sector = s.newest.Archive, s.newest.Sector
+		if err := s.unlock(states); err != nil {
+			return err
+		}
 	}
 	for i, st := range states {
 		ok, err := s.take(st)
@@ -63,6 +66,12 @@ func (s *salvage) front() error {
 func (s *salvage) expected() error {
 	if want := s.o.ExpectRoot; want != nil && (!s.base.verified || s.rep.Root != *want) {
 		return &format.Error{Kind: format.ErrAuth, Offset: -1, Detail: "the archive cannot be shown to be in the expected state"}
+	}
+	if n := len(s.o.Signers); n > 0 && (!s.base.verified || !slices.Contains(s.o.Signers, s.rep.Signer)) {
+		return &format.Error{Kind: format.ErrAuth, Offset: -1, Detail: "the archive cannot be shown to be signed by a key that was asked for"}
+	}
+	if s.suite.ID().Signed() && !s.base.verified {
+		s.note("the signature cannot be checked any more: nothing shows that what is recovered is what was signed")
 	}
 	return nil
 }
@@ -135,7 +144,10 @@ func (s *salvage) mark(page []byte) *journal.Super {
 	if err != nil {
 		return nil
 	}
-	if _, _, err := journal.ReadCommit(s.src, c.Current, s.suite); err != nil {
+	// Its digest; what is in it shows when the archive is unlocked.
+	b := make([]byte, c.Current.CommitLen)
+	s.read(b, c.Current.CommitOff)
+	if journal.Sum(b) != c.Current.CommitHash {
 		return nil
 	}
 	return c.Current
@@ -157,8 +169,8 @@ func (s *salvage) take(st state) (bool, error) {
 			return false, nil
 		}
 		s.base = b
-		s.rep.Root = st.super.RootHash(raw)
-	case errors.Is(err, format.ErrVersion):
+		s.rep.Root, s.rep.Signer = st.super.RootHash(raw), m.Signer
+	case errors.Is(err, format.ErrVersion), errors.Is(err, format.ErrAuth):
 		return false, err
 	case !s.takeLoose(st.super):
 		return false, nil
@@ -182,7 +194,8 @@ func (s *salvage) leads(b *base) bool {
 	for t := index.Entries; t <= index.Free; t++ {
 		if b.have[t] && b.roots[t].Height > 0 {
 			empty = false
-			if ref := b.roots[t].Ref; s.readNode(t, &ref, make([]byte, ref.Len)) {
+			ref := b.roots[t].Ref
+			if _, ok := s.readNode(t, &ref, new([]byte)); ok {
 				return true
 			}
 		}
@@ -200,6 +213,10 @@ const (
 func (s *salvage) takeLoose(su *journal.Super) bool {
 	raw := make([]byte, su.CommitLen)
 	s.read(raw, su.CommitOff)
+	raw, err := journal.OpenCommit(raw, su, s.suite)
+	if err != nil {
+		return false
+	}
 	b := base{super: su}
 	if m, err := journal.DecodeCommit(raw, su); err == nil {
 		b.commit = m
@@ -226,8 +243,8 @@ func (s *salvage) looseRoot(t index.Tree, rec []byte, off int64) (index.Root, bo
 	if cur.Err() != nil {
 		return index.Root{}, false
 	}
-	b := make([]byte, ref.Len)
-	if !s.readNode(t, &ref, b) {
+	b, ok := s.readNode(t, &ref, new([]byte))
+	if !ok {
 		return index.Root{}, false
 	}
 	level := int(b[1])
@@ -239,6 +256,11 @@ func (s *salvage) looseRoot(t index.Tree, rec []byte, off int64) (index.Root, bo
 
 // blind looks for commit blocks and frames by their markers, because no superblock leads to a tree.
 func (s *salvage) blind(notLockbox error) error {
+	if s.newest == nil {
+		if err := s.guess(); err != nil {
+			return err
+		}
+	}
 	sc, err := s.scan(s.newest == nil)
 	if err != nil {
 		return err
@@ -253,12 +275,16 @@ func (s *salvage) blind(notLockbox error) error {
 		s.note("no superblock can be read; the archive is known by its frames")
 		s.sector = sc.sector()
 	}
+	stub := journal.Super{Suite: s.suite.ID(), Sector: s.sector, Archive: s.archive, End: format.AlignUp(s.size, 4096)}
+	if stub.Suite.Encrypted() {
+		stub.Cipher = s.suite.Algorithm()
+	}
 	for _, b := range sc.blocks {
 		if s.newest != nil && b.generation >= s.newest.Generation {
 			continue // never published, or a damaged one that was tried
 		}
-		su := &journal.Super{Sector: s.sector, Archive: s.archive, Generation: b.generation, CommitOff: b.off,
-			CommitLen: b.len, End: format.AlignUp(s.size, 4096)}
+		su := new(stub)
+		su.Generation, su.Attempt, su.CommitOff, su.CommitLen = b.generation, b.attempt, b.off, b.len
 		if !s.takeLoose(su) || !s.base.have[index.Entries] {
 			s.base = base{}
 			continue

@@ -8,6 +8,7 @@ import (
 
 	"lockbox/internal/format"
 	"lockbox/internal/frames"
+	"lockbox/internal/seal"
 )
 
 // share is what a frame holds of a content: len bytes from in on of its plain bytes, which are those from
@@ -203,12 +204,23 @@ func (s *salvage) ended(chain []share) bool {
 	return false
 }
 
-// digestOf tells a digest, whole or the first bytes of it, that a content must have.
+// digestOf tells a digest, whole or what the digests tree keeps of it, that a content must have.
 type digestOf struct {
 	known int // bytes of sum that are known
 	sum   format.Digest
+	suite seal.Suite // not nil: sum begins with what this makes of the digest
+}
+
+// partOf is a digest of which the digests tree's prefix is known.
+func (s *salvage) partOf(prefix [8]byte) digestOf {
+	d := digestOf{suite: s.suite}
+	d.known = copy(d.sum[:], prefix[:])
+	return d
 }
 
 func (d *digestOf) matches(sum *format.Digest) bool {
+	if d.suite != nil && d.known > 0 {
+		return d.suite.Prefix(sum) == [8]byte(d.sum[:])
+	}
 	return string(sum[:d.known]) == string(d.sum[:d.known])
 }

@@ -34,8 +34,10 @@ type Options struct {
 	// Create makes the place for what is recovered, once it is known how the damaged archive was made. nil:
 	// everything is read and checked, and nothing is kept.
 	Create     func(store.CreateOptions) (Sink, error)
-	Jobs       int            // workers when nothing is kept; a Sink has its own
-	ExpectRoot *format.Digest // refuse (format.ErrAuth) an archive that cannot be shown to be in this state
+	Jobs       int              // workers when nothing is kept; a Sink has its own
+	ExpectRoot *format.Digest   // refuse (format.ErrAuth) an archive that cannot be shown to be in this state
+	Unlock     seal.Unlock      // asked for keys when the archive is encrypted
+	Signers    []seal.PublicKey // refuse (format.ErrAuth) an archive that cannot be shown to be signed by one of these
 	Found      func(Item)
 	Lost       func(Loss)
 	Note       func(string)              // about the archive as a whole
@@ -84,9 +86,10 @@ const (
 
 // Report says what was recovered.
 type Report struct {
-	Generation uint64        // the state that entries were taken from; 0 when none was found
-	Newest     uint64        // the highest generation that a superblock names; 0 when none is left
-	Root       format.Digest // of that state, zero when its commit block is not whole
+	Generation uint64         // the state that entries were taken from; 0 when none was found
+	Newest     uint64         // the highest generation that a superblock names; 0 when none is left
+	Root       format.Digest  // of that state, zero when its commit block is not whole
+	Signer     seal.PublicKey // who signed it, zero when it is not signed or that cannot be checked any more
 	Origin     string
 	Current    bool   // it is known to be the newest published state
 	Scanned    bool   // the file was searched for what no record names any more
@@ -105,13 +108,19 @@ func Run(ctx context.Context, src Source, o Options) (Report, error) {
 	if err != nil {
 		return Report{}, fmt.Errorf("size of the archive: %w", err)
 	}
-	s := &salvage{ctx: ctx, src: src, size: size, o: o, suite: seal.New(), sector: 512}
-	s.tag = s.suite.TagSize()
+	s := &salvage{ctx: ctx, src: src, size: size, o: o, sector: 512}
+	s.use(seal.New())
 	s.nodes.s, s.cache.s = s, s
 	s.rep.Origin = OriginNone
 	err = s.run()
+	if s.key != nil {
+		s.key.Wipe()
+	}
+	s.suite.Wipe()
 	return s.rep, err
 }
+
+func (s *salvage) use(suite seal.Suite) { s.suite, s.tag = suite, suite.TagSize() }
 
 type salvage struct {
 	ctx   context.Context
@@ -120,6 +129,7 @@ type salvage struct {
 	o     Options
 	rep   Report
 	suite seal.Suite
+	key   *seal.ContentKey
 	tag   int
 
 	archive format.ID
@@ -191,7 +201,7 @@ func (s *salvage) run() error {
 func (s *salvage) creation() store.CreateOptions {
 	c := store.CreateOptions{Level: frames.LevelDefault, Sector: s.sector}
 	if m := s.base.commit; m != nil {
-		c.Level = frames.Level(m.Options.Level)
+		c.Level, c.Padding = frames.Level(m.Options.Level), m.Options.Padding
 	}
 	return c
 }

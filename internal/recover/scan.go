@@ -8,6 +8,7 @@ import (
 
 	"lockbox/internal/format"
 	"lockbox/internal/frames"
+	"lockbox/internal/journal"
 )
 
 const (
@@ -34,6 +35,7 @@ type block struct {
 	generation uint64
 	off        int64
 	len        uint32
+	attempt    format.ID // of a sealed one
 }
 
 // scanner goes through the file from sector to sector.
@@ -80,6 +82,8 @@ func (s *salvage) scan(unknown bool) (*scanner, error) {
 				step = max(known[0].Len, stride)
 			} else if head := b[pos:]; len(head) >= 8 {
 				switch {
+				case s.suite.Hider() != nil:
+					step = max(sc.hidden(off, unknown), stride)
 				case string(head[:8]) == frameMarker:
 					step = max(sc.at(off, unknown), stride)
 				case string(head[:4]) == commitMarker && sc.commits:
@@ -101,6 +105,9 @@ func (sc *scanner) at(off int64, unknown bool) int64 {
 	h := make([]byte, frames.HeaderSize(s.tag))
 	s.read(h, off)
 	id := format.ID(h[8:24])
+	if s.suite.Hider() != nil {
+		id = s.archive
+	}
 	if !unknown && id != s.archive {
 		return 0
 	}
@@ -137,6 +144,23 @@ func (sc *scanner) at(off int64, unknown bool) int64 {
 	return format.AlignUp(info.Used(s.tag), stride)
 }
 
+// hidden looks for a frame or a commit block where nothing shows what is there, and returns how many bytes
+// need not be searched.
+func (sc *scanner) hidden(off int64, unknown bool) int64 {
+	s := sc.s
+	if n := sc.at(off, unknown); n > 0 || !sc.commits {
+		return n
+	}
+	h := make([]byte, journal.CommitHeadSize)
+	s.read(h, off)
+	head, ok := journal.RevealCommit(h, s.suite.Hider())
+	if !ok || head.Plain > format.MaxCommitBlock {
+		return 0
+	}
+	sc.note(block{head.Generation, off, uint32(journal.SealedLen(head.Plain, s.suite, s.sector)), head.Attempt})
+	return 0
+}
+
 // block notes what begins like a commit block. Its length follows from its fields.
 func (sc *scanner) block(off int64) {
 	s := sc.s
@@ -156,8 +180,12 @@ func (sc *scanner) block(off int64) {
 		n += 8 + size
 	}
 	s.read(h, off)
-	sc.blocks = append(sc.blocks, block{binary.LittleEndian.Uint64(h[8:]), off, uint32(n)})
-	sc.aligned = sc.aligned && off%4096 == 0
+	sc.note(block{binary.LittleEndian.Uint64(h[8:]), off, uint32(n), format.ID{}})
+}
+
+func (sc *scanner) note(b block) {
+	sc.blocks = append(sc.blocks, b)
+	sc.aligned = sc.aligned && b.off%4096 == 0
 	if len(sc.blocks) > 2*maxBlocks {
 		sc.sort()
 	}

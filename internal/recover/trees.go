@@ -10,17 +10,13 @@ import (
 	"lockbox/internal/format"
 	"lockbox/internal/frames"
 	"lockbox/internal/index"
-	"lockbox/internal/seal"
 )
 
-// noBlock is the block number in the context of a tag that is not of a block.
-const noBlock = 1<<32 - 1
-
-// readNode fills b, which has the length that ref names, and checks the tag.
-func (s *salvage) readNode(t index.Tree, ref *index.Ref, b []byte) bool {
+// readNode reads the node that ref names into buf, which it makes larger if need be, and opens it.
+func (s *salvage) readNode(t index.Tree, ref *index.Ref, buf *[]byte) ([]byte, bool) {
+	b := grow(buf, int(index.StoredLen(s.suite, ref.Len, s.sector)))
 	s.read(b, ref.Off)
-	ctx := seal.Context{Archive: s.archive, Attempt: ref.Attempt, Number: uint64(ref.Seq), Plain: ref.Len, Stored: ref.Len, Codec: uint8(t)}
-	return s.suite.Open(&ctx, seal.KindNode, noBlock, b, ref.Tag[:s.tag])
+	return index.OpenNode(s.suite, s.archive, t, ref, b)
 }
 
 // walker goes through a tree in order and past damage.
@@ -57,16 +53,12 @@ func (w *walker) node(level int, ref index.Ref, lower, upper []byte) error {
 		w.lost(lower, upper, "the tree has more nodes than the archive can hold")
 		return nil
 	}
-	buf := &w.lv[level].node
-	if cap(*buf) < int(ref.Len) {
-		*buf = make([]byte, ref.Len)
-	}
-	b := (*buf)[:ref.Len]
 	bad := func() error {
 		w.lost(lower, upper, "a node of the tree "+w.t.String()+" is damaged")
 		return nil
 	}
-	if !s.readNode(w.t, &ref, b) {
+	b, ok := s.readNode(w.t, &ref, &w.lv[level].node)
+	if !ok {
 		return bad()
 	}
 	n, err := index.ParseNode(b, w.t, level, s.tag, ref.Off)
@@ -186,8 +178,8 @@ func (c *nodeCache) Node(t index.Tree, ref index.Ref, level int) (*index.Node, e
 	if n != nil && n.Tree() == t && n.Level() == level {
 		return n, nil
 	}
-	b := make([]byte, ref.Len)
-	if !c.s.readNode(t, &ref, b) {
+	b, ok := c.s.readNode(t, &ref, new([]byte))
+	if !ok {
 		return nil, format.Corrupt("node", ref.Off, "tag does not verify")
 	}
 	n, err := index.ParseNode(b, t, level, c.s.tag, ref.Off)
