@@ -175,19 +175,51 @@ func tagSize(s format.Suite) int {
 	return 16
 }
 
+// KeyDirBytes returns the directory that s names, from the first copy that has the right digest. With both it
+// reads both, and bad says which are not right.
+func KeyDirBytes(r io.ReaderAt, s *Super, both bool) (b []byte, bad [2]bool, err error) {
+	for n := range bad {
+		c := make([]byte, s.KeyDirLen)
+		k, e := r.ReadAt(c, s.KeyDirCopy(n))
+		switch {
+		case k == len(c) && blake3.Sum256(c) == s.KeyDirHash:
+			if b = c; !both {
+				return b, bad, nil
+			}
+			continue
+		case k == len(c):
+			e = format.Corrupt("key directory", s.KeyDirCopy(n), "digest does not match the superblock")
+		case e == nil || errors.Is(e, io.EOF):
+			e = format.Corrupt("key directory", s.KeyDirCopy(n), "file cut short")
+		default:
+			e = fmt.Errorf("reading key directory: %w", e)
+		}
+		if bad[n] = true; err == nil {
+			err = e
+		}
+	}
+	if b != nil {
+		err = nil
+	}
+	return b, bad, err
+}
+
 // ReadKeyDir reads the directory that s names.
 func ReadKeyDir(r io.ReaderAt, s *Super) (*KeyDir, error) {
-	b := make([]byte, s.KeyDirLen)
-	if n, err := r.ReadAt(b, s.KeyDirOff); n < len(b) {
-		if errors.Is(err, io.EOF) {
-			return nil, format.Corrupt("key directory", s.KeyDirOff, "file cut short")
-		}
-		return nil, fmt.Errorf("reading key directory: %w", err)
-	}
-	if blake3.Sum256(b) != s.KeyDirHash {
-		return nil, format.Corrupt("key directory", s.KeyDirOff, "digest does not match the superblock")
+	b, _, err := KeyDirBytes(r, s, false)
+	if err != nil {
+		return nil, err
 	}
 	return DecodeKeyDir(b, s)
+}
+
+// PutKeyDir returns the extent of a stored directory at off, and has s name it.
+func PutKeyDir(s *Super, b []byte, off int64) []byte {
+	s.KeyDirOff, s.KeyDirLen, s.KeyDirHash = off, uint32(len(b)), blake3.Sum256(b)
+	ext := make([]byte, s.KeyDirExtent().Len)
+	copy(ext, b)
+	copy(ext[len(ext)/2:], b)
+	return ext
 }
 
 // Public describes the slots, with labels where they are known.
@@ -208,6 +240,7 @@ type Keys struct {
 // Opening says how to come by an archive's suite.
 type Opening struct {
 	Unlock  seal.Unlock
+	Loose   bool // take a key for right that an intact slot holds, whatever else of the directory is damaged
 	Observe func(key [seal.KeySize]byte, n seal.Nonce)
 }
 
@@ -244,12 +277,12 @@ func (o Opening) With(ctx context.Context, s *Super, d *KeyDir) (seal.Suite, *Ke
 	if err != nil {
 		return nil, nil, err
 	}
-	if key.Check(d.bound) != d.check {
+	if key.Check(d.bound) != d.check && !o.Loose {
 		key.Wipe()
 		return nil, nil, format.Corrupt("key directory", s.KeyDirOff, "its key check value does not fit the archive")
 	}
 	suite := seal.NewEncrypted(seal.Config{Signed: s.Suite.Signed(), Cipher: s.Cipher, Archive: s.Archive, Key: key, Observe: o.Observe})
-	if err := d.readLabels(s, suite); err != nil {
+	if err := d.readLabels(s, suite); err != nil && !o.Loose {
 		return nil, nil, err
 	}
 	return suite, &Keys{d, key}, nil

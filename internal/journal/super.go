@@ -138,7 +138,7 @@ func decodeSuper(b []byte, off int64) (*Super, error) {
 		c.Fail("commit block outside the archive")
 	case !s.Suite.Encrypted() && (s.KeyDirLen != 0 || s.KeyDirOff != 0 || s.KeyDirHash != format.Digest{}):
 		c.Fail("a key directory in an archive that is not encrypted")
-	case s.Suite.Encrypted() && (s.KeyDirOff < format.DataStart || s.KeyDirOff%s.Sector != 0 || s.KeyDirLen < keyDirHeader || s.KeyDirLen > format.MaxKeyDir || s.KeyDirOff+int64(s.KeyDirLen) > s.End):
+	case s.Suite.Encrypted() && (s.KeyDirOff < format.DataStart || s.KeyDirOff%s.Sector != 0 || s.KeyDirLen < keyDirHeader || s.KeyDirLen > format.MaxKeyDir || s.KeyDirExtent().End() > s.End):
 		c.Fail("key directory outside the archive")
 	}
 	return s, c.Err()
@@ -167,9 +167,14 @@ func (s *Super) CommitExtent() format.Extent {
 	return format.Extent{Off: s.CommitOff, Len: format.AlignUp(int64(s.CommitLen), s.Sector)}
 }
 
-// KeyDirExtent is where the key directory stands; empty without one.
+// KeyDirExtent is where the key directory stands, twice; empty without one.
 func (s *Super) KeyDirExtent() format.Extent {
-	return format.Extent{Off: s.KeyDirOff, Len: format.AlignUp(int64(s.KeyDirLen), s.Sector)}
+	return format.Extent{Off: s.KeyDirOff, Len: 2 * format.AlignUp(int64(s.KeyDirLen), s.Sector)}
+}
+
+// KeyDirCopy is where copy n, 0 or 1, of the key directory begins.
+func (s *Super) KeyDirCopy(n int) int64 {
+	return s.KeyDirOff + int64(n)*format.AlignUp(int64(s.KeyDirLen), s.Sector)
 }
 
 // RootHash is what the archive's state is known by, and what a signature signs. commit is the commit

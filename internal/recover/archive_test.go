@@ -57,13 +57,17 @@ type world struct {
 	t     testing.TB
 	mem   *vfs.MemFS
 	opt   store.Options
+	suite format.Suite
 	model map[string]index.Entry
 	data  map[string][]byte
 }
 
-func newWorld(t testing.TB, c store.CreateOptions) *world {
-	w := &world{t: t, mem: vfs.Mem(), model: map[string]index.Entry{}, data: map[string][]byte{}}
+func newWorld(t testing.TB, c store.CreateOptions) *world { return newWorldOf(t, c, format.SuiteNone) }
+
+func newWorldOf(t testing.TB, c store.CreateOptions, suite format.Suite) *world {
+	w := &world{t: t, suite: suite, mem: vfs.Mem(), model: map[string]index.Entry{}, data: map[string][]byte{}}
 	w.opt = store.Options{FS: w.mem, Jobs: 1, Entropy: rand.NewChaCha8([32]byte{9}), CacheBytes: 1 << 20}
+	protect(&w.opt, &c, suite)
 	a, err := store.Create(ctx, name, w.opt, c)
 	if err != nil {
 		t.Fatal(err)
@@ -172,8 +176,10 @@ func random(n int, seed uint64) []byte {
 
 // sample has files in packs, compressed and not, a file of several frames, an empty one, a link,
 // directories, and something that was removed.
-func sample(t testing.TB, sector int64) *world {
-	w := newWorld(t, store.CreateOptions{Level: frames.LevelDefault, Sector: sector})
+func sample(t testing.TB, sector int64) *world { return sampleOf(t, sector, format.SuiteNone) }
+
+func sampleOf(t testing.TB, sector int64, suite format.Suite) *world {
+	w := newWorldOf(t, store.CreateOptions{Level: frames.LevelDefault, Sector: sector}, suite)
 	add := map[string]any{"docs": nil, "big": text(300_000, 7), "empty": []byte{}, "link": "docs/f00", "raw": nil, "gone": text(700, 50)}
 	for k := range 6 {
 		add[fmt.Sprintf("docs/f%02d", k)] = text(100+37*k, uint64(100+k))
@@ -245,10 +251,15 @@ func (o *outcome) String() string {
 	return b.String()
 }
 
-func salvageOf(src Source) (*outcome, error) {
+func salvageOf(src Source) (*outcome, error) { return salvageWith(src, nil) }
+
+func (w *world) salvage(src Source) (*outcome, error) { return salvageWith(src, w.opt.Unlock) }
+
+func salvageWith(src Source, unlock seal.Unlock) (*outcome, error) {
 	o := &outcome{got: collector{files: map[string][]byte{}, all: map[string]index.Entry{}}}
 	var err error
 	o.rep, err = Run(ctx, src, Options{
+		Unlock: unlock,
 		Create: func(c store.CreateOptions) (Sink, error) { o.got.opt = c; return &o.got, nil },
 		Found:  func(i Item) { o.items = append(o.items, i) },
 		Lost:   func(l Loss) { o.lost = append(o.lost, l) },
@@ -271,9 +282,13 @@ func (w *world) parts() (ps []part, contents map[uint64][]byte) {
 	w.t.Helper()
 	b := w.bytes()
 	src := memFile{b: b}
-	s := &salvage{ctx: ctx, src: src, size: int64(len(b)), suite: seal.New(), tag: 16}
+	s := &salvage{ctx: ctx, src: src, size: int64(len(b)), o: Options{Unlock: w.opt.Unlock}}
 	s.nodes.s = s
 	copies, err := journal.ReadCopies(src)
+	if err == nil {
+		s.newest = copies.Current
+		err = s.unlock([]state{{super: copies.Current}})
+	}
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -281,10 +296,16 @@ func (w *world) parts() (ps []part, contents map[uint64][]byte) {
 		w.t.Fatal(ok, err)
 	}
 	ps = append(ps, part{ext: copies.Current.CommitExtent(), kind: "commit"})
+	if k := copies.Current.KeyDirExtent(); k.Len > 0 {
+		ps = append(ps, part{ext: k, kind: "keys"})
+	}
 	contents = map[uint64][]byte{}
 	for t := index.Entries; t <= index.Free; t++ {
 		err := index.Walk(&s.nodes, t, s.base.roots[t], func(level int, ref index.Ref, n *index.Node, _, _ []byte) error {
 			ps = append(ps, part{ext: format.Extent{Off: ref.Off, Len: int64(ref.Len)}, kind: "node", t: t, num: uint64(level)})
+			if w.suite.Encrypted() {
+				ps[len(ps)-1].ext.Len = format.AlignUp(int64(ref.Len), s.sector) // the fill is sealed with it
+			}
 			if level > 0 {
 				return nil
 			}
@@ -300,7 +321,7 @@ func (w *world) parts() (ps []part, contents map[uint64][]byte) {
 						contents[e.Content] = w.data[e.Path.String()]
 					}
 				case index.Frames:
-					f, err := index.DecodeFrame(sc.Value(), 16, s.sector)
+					f, err := index.DecodeFrame(sc.Value(), s.tag, s.sector)
 					if err != nil {
 						return err
 					}

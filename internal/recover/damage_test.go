@@ -33,8 +33,11 @@ func (w *world) demand(r ruin, o *outcome, ps []part, contents map[uint64][]byte
 		switch {
 		case p.kind == "frame":
 			// Header, tag table of a pack with digests, member table and fill are not needed.
-			lo := p.ext.Off + int64(frames.HeaderSize(16))
-			if (format.Extent{Off: lo, Len: int64(p.f.Stored)}).Overlaps(hit) {
+			lo, n := p.ext.Off+int64(frames.HeaderSize(w.tag())), int64(p.f.Stored)
+			if w.suite.Encrypted() {
+				n += int64(p.f.Blocks() * w.tag()) // without its tag no block opens
+			}
+			if (format.Extent{Off: lo, Len: n}).Overlaps(hit) {
 				touched++
 				for _, c := range p.f.Contents {
 					gone[string(contents[c])] = true
@@ -63,12 +66,20 @@ func (w *world) demand(r ruin, o *outcome, ps []part, contents map[uint64][]byte
 	}
 }
 
+func (w *world) tag() int {
+	return map[format.Suite]int{format.SuiteNone: 16, format.SuiteSigned: 32, format.SuiteEncrypted: 16, format.SuiteBoth: 48}[w.suite]
+}
+
 func TestDamageEverywhere(t *testing.T) {
-	for _, sector := range []int64{512, 4096} {
-		w := sample(t, sector)
+	for i := range 2 * len(suites) {
+		sector, suite := []int64{512, 4096}[i%2], suites[i/2]
+		if i != 0 && testing.Short() {
+			break
+		}
+		w := sampleOf(t, sector, suite)
 		good := w.bytes()
 		ps, contents := w.parts()
-		o, err := salvageOf(memFile{b: good})
+		o, err := w.salvage(memFile{b: good})
 		if err != nil || !o.rep.Complete || o.rep.Scanned || int(o.rep.Recovered) != len(w.model) {
 			t.Fatalf("a good archive: %v\n%s", err, o)
 		}
@@ -77,8 +88,11 @@ func TestDamageEverywhere(t *testing.T) {
 			t.Fatalf("made with %+v", o.got.opt)
 		}
 		step := 1
-		if testing.Short() || sector == 4096 {
+		if testing.Short() || i > 0 {
 			step = 23
+		}
+		if i > 1 {
+			step = 101
 		}
 		for k := 0; k < len(good); k += step {
 			if k < format.DataStart && k%format.PageSize > 520 {
@@ -86,8 +100,8 @@ func TestDamageEverywhere(t *testing.T) {
 			}
 			b := bytes.Clone(good)
 			b[k] ^= 1 << (k % 8)
-			r := ruin{fmt.Sprintf("sector size %d, byte %d flipped", sector, k), int64(k), int64(k + 1)}
-			o, err := salvageOf(memFile{b: b})
+			r := ruin{fmt.Sprintf("%v, sector size %d, byte %d flipped", suite, sector, k), int64(k), int64(k + 1)}
+			o, err := w.salvage(memFile{b: b})
 			if err != nil {
 				t.Fatalf("%s: %v", r.what, err)
 			}
@@ -96,8 +110,8 @@ func TestDamageEverywhere(t *testing.T) {
 		for k := 0; k < len(good); k += 512 {
 			b := bytes.Clone(good)
 			clear(b[k : k+512])
-			r := ruin{fmt.Sprintf("sector size %d, sector at %d zeroed", sector, k), int64(k), int64(k + 512)}
-			o, err := salvageOf(memFile{b: b})
+			r := ruin{fmt.Sprintf("%v, sector size %d, sector at %d zeroed", suite, sector, k), int64(k), int64(k + 512)}
+			o, err := w.salvage(memFile{b: b})
 			if err != nil {
 				t.Fatalf("%s: %v", r.what, err)
 			}
@@ -105,7 +119,7 @@ func TestDamageEverywhere(t *testing.T) {
 
 			// A sector that the disk does not give is the same to it.
 			lo, hi := int64(k), int64(k+512)
-			again, err := salvageOf(memFile{b: good, broken: func(off int64, n int) bool { return off < hi && off+int64(n) > lo }})
+			again, err := w.salvage(memFile{b: good, broken: func(off int64, n int) bool { return off < hi && off+int64(n) > lo }})
 			if err != nil {
 				t.Fatalf("%s: %v", r.what, err)
 			}
@@ -173,7 +187,13 @@ func tree(ts ...index.Tree) func(part) bool {
 }
 
 func TestWholeStructures(t *testing.T) {
-	w := sample(t, 512)
+	for _, suite := range suites {
+		t.Run(suite.String(), func(t *testing.T) { testWholeStructures(t, suite) })
+	}
+}
+
+func testWholeStructures(t *testing.T, suite format.Suite) {
+	w := sampleOf(t, 512, suite)
 	good := w.bytes()
 	ps, contents := w.parts()
 	commit := func(p part) bool { return p.kind == "commit" }
@@ -215,10 +235,10 @@ func TestWholeStructures(t *testing.T) {
 		{"entries and contents trees", wipe(good, ps, tree(index.Entries, index.Contents)), false, true, false, OriginSuperblock},
 		{"entries and frames trees", wipe(good, ps, tree(index.Entries, index.Frames)), false, true, false, OriginSuperblock},
 		{"all trees", wipe(good, ps, func(p part) bool { return p.kind == "node" }), false, true, false, OriginSuperblock},
-		{"all but the frames", wipe(mark(copies(good, 0, 1, 2, 3)), ps, func(p part) bool { return p.kind != "frame" }), false, true, false, OriginNone},
+		{"all but the frames", wipe(mark(copies(good, 0, 1, 2, 3)), ps, func(p part) bool { return p.kind != "frame" && p.kind != "keys" }), false, true, false, OriginNone},
 		{"all frames", wipe(good, ps, func(p part) bool { return p.kind == "frame" }), false, false, false, OriginSuperblock},
 	} {
-		o, err := salvageOf(memFile{b: c.b})
+		o, err := w.salvage(memFile{b: c.b})
 		if err != nil {
 			t.Errorf("%s: %v", c.what, err)
 			continue

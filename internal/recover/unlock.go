@@ -25,6 +25,17 @@ func (s *salvage) unlock(states []state) error {
 			first = err
 			s.note("the key directory of generation %d, at offset %d, is damaged", st.super.Generation, st.super.KeyDirOff)
 		}
+		for n := range 2 {
+			b := make([]byte, st.super.KeyDirLen)
+			s.read(b, st.super.KeyDirCopy(n))
+			su, d, ok := journal.FindKeyDir(b, st.super.KeyDirOff)
+			if !ok || su.Archive != st.super.Archive {
+				continue
+			}
+			if suite, keys, err := (journal.Opening{Unlock: s.o.Unlock, Loose: true}).With(s.ctx, st.super, d); err == nil {
+				return s.unlocked(suite, keys)
+			}
+		}
 	}
 	// An older one may be left somewhere.
 	found, err := s.findKeys(&s.newest.Archive)
@@ -44,7 +55,7 @@ func (s *salvage) unlocked(suite seal.Suite, keys *journal.Keys) error {
 
 // findKeys searches the file for a key directory, of the given archive or of any, that can be unlocked.
 func (s *salvage) findKeys(archive *format.ID) (bool, error) {
-	opening := journal.Opening{Unlock: s.o.Unlock}
+	opening := journal.Opening{Unlock: s.o.Unlock, Loose: true}
 	var refused error
 	buf := make([]byte, scanChunk)
 	for at := int64(format.DataStart); at < s.size; at += int64(len(buf)) {

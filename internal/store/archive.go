@@ -83,18 +83,20 @@ type CreateOptions struct {
 // Archive is an open archive. Reading methods are safe for concurrent use; a writer has at most one
 // transaction at a time.
 type Archive struct {
-	name   string
-	opt    Options
-	f      vfs.File
-	suite  seal.Suite
-	key    *seal.ContentKey // of an encrypted archive
-	id     format.ID        // of the archive
-	sector int64
-	cache  *cache
-	stats  counters
-	writer bool
-	temp   vfs.Temp // not nil until a created archive has its name
-	locked bool     // readers: the generation is locked
+	name  string
+	opt   Options
+	f     vfs.File
+	suite seal.Suite
+	key   *seal.ContentKey // of an encrypted archive
+	// One copy of the key directory is damaged: the next transaction writes it anew.
+	mendKeys bool
+	id       format.ID // of the archive
+	sector   int64
+	cache    *cache
+	stats    counters
+	writer   bool
+	temp     vfs.Temp // not nil until a created archive has its name
+	locked   bool     // readers: the generation is locked
 
 	mu      sync.Mutex // guards what follows, against Begin, Commit and Close
 	cur     *view

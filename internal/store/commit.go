@@ -33,6 +33,7 @@ func (t *Tx) Commit(ctx context.Context) (Summary, error) {
 	t.done = true
 	a.tx = nil
 	a.written = t.space.given
+	a.mendKeys = a.mendKeys && t.keys == nil
 	t.stopPipe()
 	return t.sum, nil
 }

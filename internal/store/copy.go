@@ -61,11 +61,22 @@ func (c *copier) run(ctx context.Context) error {
 	if err := c.write(make([]byte, format.DataStart), 0); err != nil {
 		return err
 	}
-	if err := c.piece("commit block", s.CommitOff, s.CommitLen, s.CommitHash); err != nil {
+	block := make([]byte, s.CommitLen)
+	if err := c.a.pread(block, s.CommitOff, "commit block"); err != nil {
+		return err
+	}
+	if journal.Sum(block) != s.CommitHash {
+		return format.Corrupt("commit block", s.CommitOff, "digest does not match the superblock")
+	}
+	if err := c.write(block, s.CommitOff); err != nil {
 		return err
 	}
 	if c.v.keys != nil {
-		if err := c.piece("key directory", s.KeyDirOff, s.KeyDirLen, s.KeyDirHash); err != nil {
+		b, _, err := journal.KeyDirBytes(c.a.f, s, false)
+		if err == nil {
+			err = c.write(journal.PutKeyDir(new(*s), b, s.KeyDirOff), s.KeyDirOff)
+		}
+		if err != nil {
 			return err
 		}
 		c.own.Add(s.KeyDirExtent(), index.OwnerKeyDir, 0)
@@ -84,18 +95,6 @@ func (c *copier) run(ctx context.Context) error {
 		return err
 	}
 	return c.publish(ctx)
-}
-
-// piece copies what the superblock names.
-func (c *copier) piece(record string, off int64, n uint32, sum format.Digest) error {
-	b := make([]byte, n)
-	if err := c.a.pread(b, off, record); err != nil {
-		return err
-	}
-	if journal.Sum(b) != sum {
-		return format.Corrupt(record, off, "digest does not match the superblock")
-	}
-	return c.write(b, off)
 }
 
 func (c *copier) write(b []byte, off int64) error {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"syscall"
 
@@ -309,6 +310,17 @@ func (r *run) rot(sim *vfs.Sim, where string, w window) {
 		r.tally.rots.Add(1)
 		r.check4(x, fmt.Sprintf("%s, pair %d rotted", where, pair), only)
 	}
+	if s := r.current(sim); s.KeyDirLen > 0 {
+		for n := range 2 {
+			x := sim.Clone()
+			flip(x, s.KeyDirCopy(n)+int64(r.r.IntN(int(s.KeyDirLen))))
+			r.tally.rots.Add(1)
+			if f, err := r.read(x); err != nil || !f.is(w.acked) {
+				fail(inv4, where, "copy %d of the key directory rotted: %v", n, err)
+			}
+			r.mended(x, fmt.Sprintf("%s, copy %d of the key directory rotted", where, n), only)
+		}
+	}
 	for range 3 {
 		r.rotRoot(sim.Clone(), where+", root rotted")
 	}
@@ -325,19 +337,39 @@ func (r *run) check4(x *vfs.Sim, where string, w window) {
 	r.check(x, true, where, w, 0)
 }
 
-// rotRoot flips a bit of the current commit block and expects an error, and no older state.
-func (r *run) rotRoot(x *vfs.Sim, where string) {
-	r.tally.rots.Add(1)
-	f, err := x.Open(archive, false)
+// current is the superblock in the cache.
+func (r *run) current(sim *vfs.Sim) *journal.Super {
+	f, err := sim.Open(archive, false)
 	if err != nil {
-		fail(inv4, where, "%v", err)
+		fail(inv4, r.where, "%v", err)
 	}
 	c, err := journal.ReadCopies(f)
 	if err := errors.Join(err, f.Close()); err != nil {
+		fail(inv4, r.where, "%v", err)
+	}
+	return c.Current
+}
+
+// mended checks that the next change writes a damaged copy of the key directory anew.
+func (r *run) mended(sim *vfs.Sim, where string, w window) {
+	l := &live{r: r, sim: sim, window: w}
+	next := &state{name: "mended", files: maps.Clone(w.acked.files)}
+	next.files["mended"] = r.script.posts[0]
+	if err := l.play(&session{txns: []txn{{name: next.name, puts: []put{{"mended", r.script.posts[0]}}, next: next}}}, nil, nil); err != nil {
 		fail(inv4, where, "%v", err)
 	}
-	if s := c.Current; s.KeyDirLen > 0 && r.every(3) {
-		flip(x, s.KeyDirOff+int64(r.r.IntN(int(s.KeyDirLen))))
+	if err := r.verify(sim, true); err != nil {
+		fail(inv4, where, "%v", err)
+	}
+}
+
+// rotRoot flips a bit of the current commit block and expects an error, and no older state.
+func (r *run) rotRoot(x *vfs.Sim, where string) {
+	r.tally.rots.Add(1)
+	if s := r.current(x); s.KeyDirLen > 0 && r.every(3) {
+		for n := range 2 {
+			flip(x, s.KeyDirCopy(n)+int64(r.r.IntN(int(s.KeyDirLen))))
+		}
 	} else {
 		flip(x, s.CommitOff+int64(r.r.IntN(int(s.CommitLen))))
 	}

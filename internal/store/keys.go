@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/zeebo/blake3"
-
 	"lockbox/internal/format"
 	"lockbox/internal/journal"
 	"lockbox/internal/seal"
@@ -31,6 +29,13 @@ func (a *Archive) enter(ctx context.Context, s *journal.Super) (*view, error) {
 	var dir *journal.KeyDir
 	if keys != nil {
 		a.key, dir = keys.Key, keys.Dir
+		if a.writer {
+			_, bad, err := journal.KeyDirBytes(a.f, s, true)
+			if err != nil {
+				return nil, err
+			}
+			a.mendKeys = bad[0] || bad[1]
+		}
 	}
 	v, err := a.loadView(s)
 	if err != nil {
@@ -147,9 +152,8 @@ func (t *Tx) writeKeys(s *journal.Super) error {
 }
 
 func (t *Tx) putKeys(s *journal.Super, b []byte) error {
-	ext := t.space.alloc(format.AlignUp(int64(len(b)), t.a.sector), false)
-	s.KeyDirOff, s.KeyDirLen, s.KeyDirHash = ext.Off, uint32(len(b)), blake3.Sum256(b)
-	return t.out.write(append(b, make([]byte, ext.Len-int64(len(b)))...), ext.Off)
+	ext := t.space.alloc(2*format.AlignUp(int64(len(b)), t.a.sector), false)
+	return t.out.write(journal.PutKeyDir(s, b, ext.Off), ext.Off)
 }
 
 // Slots describes the key slots of an encrypted archive.
@@ -245,12 +249,9 @@ func (t *Tx) rebuilds() bool { return t.compact != nil && t.compact.rebuild }
 
 // keepKeys moves the key directory, as it is, with trees that are written anew.
 func (t *Tx) keepKeys(s *journal.Super) error {
-	b := make([]byte, s.KeyDirLen)
-	if err := t.a.pread(b, s.KeyDirOff, "key directory"); err != nil {
+	b, _, err := journal.KeyDirBytes(t.a.f, s, false)
+	if err != nil {
 		return err
-	}
-	if blake3.Sum256(b) != s.KeyDirHash {
-		return format.Corrupt("key directory", s.KeyDirOff, "digest does not match the superblock")
 	}
 	return t.putKeys(s, b)
 }

@@ -153,7 +153,11 @@ func (a *Archive) Begin(ctx context.Context) (*Tx, error) {
 			return nil, err
 		}
 	}
-	return a.begin()
+	t, err := a.begin()
+	if err == nil && a.mendKeys {
+		t.keys = &journal.KeyDir{Slots: a.cur.keys.Slots}
+	}
+	return t, err
 }
 
 // begin makes the transaction itself.

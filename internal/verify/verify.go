@@ -190,7 +190,24 @@ func (c *checker) front() error {
 	if err := c.zero(format.Extent{Off: c.super.CommitOff + int64(c.super.CommitLen), Len: ext.Len - int64(c.super.CommitLen)}, "the commit block"); err != nil {
 		return err
 	}
-	return c.zero(format.Extent{Off: c.super.KeyDirOff + int64(c.super.KeyDirLen), Len: keys.Len - int64(c.super.KeyDirLen)}, "the key directory")
+	if keys.Len == 0 {
+		return nil
+	}
+	_, bad, err := journal.KeyDirBytes(c.f, c.super, true)
+	if err != nil {
+		return c.fatal(KindKeys, err)
+	}
+	n := int64(c.super.KeyDirLen)
+	for k := range bad {
+		off := c.super.KeyDirCopy(k)
+		if bad[k] {
+			c.find(KindRepairable, off, "one of the two copies of the key directory cannot be read")
+		}
+		if err := c.zero(format.Extent{Off: off + n, Len: keys.Len/2 - n}, "the key directory"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // forget overwrites keys that were used.

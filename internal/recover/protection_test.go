@@ -1,0 +1,106 @@
+package recover
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"testing"
+
+	"filippo.io/age"
+
+	"lockbox/internal/format"
+	"lockbox/internal/seal"
+	"lockbox/internal/store"
+)
+
+var suites = []format.Suite{format.SuiteNone, format.SuiteSigned, format.SuiteEncrypted, format.SuiteBoth}
+
+var testSigner = seal.NewSigner(ed25519.NewKeyFromSeed(bytes.Repeat([]byte("s"), 32)))
+
+// clearKey is a key slot that costs nothing to open.
+type clearKey struct{}
+
+func (clearKey) Wrap(fileKey []byte) ([]*age.Stanza, error) {
+	return []*age.Stanza{{Type: "test", Body: fileKey}}, nil
+}
+
+func (clearKey) Unwrap(stanzas []*age.Stanza) ([]byte, error) {
+	if stanzas[0].Type != "test" {
+		return nil, age.ErrIncorrectIdentity
+	}
+	return stanzas[0].Body, nil
+}
+
+func unlock(context.Context, []seal.Slot) ([]seal.Identity, error) {
+	return []seal.Identity{clearKey{}}, nil
+}
+
+func protect(o *store.Options, c *store.CreateOptions, s format.Suite) {
+	if s.Signed() {
+		o.SignKey = testSigner
+	}
+	if s.Encrypted() {
+		o.Unlock = unlock
+		c.Slots = []seal.NewSlot{{Recipient: clearKey{}, Label: "test"}}
+	}
+}
+
+// Without the key nothing comes back, whatever is left; and a pinned signer must be shown to have signed.
+func TestKeys(t *testing.T) {
+	for _, suite := range suites {
+		w := sampleOf(t, 512, suite)
+		good := w.bytes()
+		ps, _ := w.parts()
+		noFront := bytes.Clone(good)
+		clear(noFront[:format.DataStart])
+		noCommit := wipe(good, ps, func(p part) bool { return p.kind == "commit" })
+		for what, b := range map[string][]byte{"whole": good, "without superblocks": noFront, "without commit block": noCommit} {
+			o := &outcome{}
+			_, err := Run(ctx, memFile{b: b}, Options{Found: func(i Item) { o.items = append(o.items, i) }})
+			if suite.Encrypted() != errors.Is(err, format.ErrAuth) || suite.Encrypted() && len(o.items) > 0 {
+				t.Errorf("%v, %s: without a key: %v, %d items", suite, what, err, len(o.items))
+			}
+			for name, pin := range map[string]seal.PublicKey{"right": testSigner.Public(), "another": {1}} {
+				rep, err := Run(ctx, memFile{b: b}, Options{Unlock: unlock, Signers: []seal.PublicKey{pin}})
+				if ok := suite.Signed() && what == "whole" && name == "right"; ok != (err == nil) || !ok && !errors.Is(err, format.ErrAuth) {
+					t.Errorf("%v, %s, %s signer: %v", suite, what, name, err)
+				} else if ok && rep.Signer != pin {
+					t.Errorf("%v: signed by %v", suite, rep.Signer)
+				}
+			}
+		}
+	}
+}
+
+// Whatever of the key directory rots, the archive is recovered as long as one copy has a slot left.
+func TestKeyDirectoryRots(t *testing.T) {
+	w := sampleOf(t, 512, format.SuiteBoth)
+	good := w.bytes()
+	s := currentOf(t, good)
+	_, contents := w.parts()
+	for k := range int(s.KeyDirLen) {
+		b := bytes.Clone(good)
+		b[s.KeyDirCopy(0)+int64(k)] ^= 1
+		clear(b[s.KeyDirCopy(1):s.KeyDirExtent().End()])
+		o, err := w.salvage(memFile{b: b})
+		if err != nil {
+			// What the slot itself consists of, and what says where it is.
+			if !errors.Is(err, format.ErrCorrupt) && !errors.Is(err, format.ErrAuth) {
+				t.Errorf("byte %d: %v", k, err)
+			}
+			continue
+		}
+		if missing := w.check("key directory", o, contents); len(missing) > 0 {
+			t.Errorf("byte %d: %v missing", k, missing)
+		}
+	}
+	b := bytes.Clone(good)
+	b[s.KeyDirCopy(0)+journalCheckOffset] ^= 1
+	b[s.KeyDirCopy(1)+journalCheckOffset] ^= 1
+	if o, err := w.salvage(memFile{b: b}); err != nil || !o.rep.Complete {
+		t.Errorf("only the check value is damaged: %v", err)
+	}
+}
+
+const journalCheckOffset = 60 // a byte of the key check value
