@@ -65,8 +65,7 @@ func (e *Encoder) Pad(p format.Padding) { e.padding = p }
 // caller has set Number, Attempt and Class of i; Encode sets the rest. The members' lengths add up
 // to len(plain), which is between 1 and format.MaxFramePlain. plain is not changed.
 func (e *Encoder) Encode(dst []byte, i *Info, plain []byte, members []Member) []byte {
-	t := e.suite.TagSize()
-	h := HeaderSize(t)
+	h := HeaderSize(e.suite.TagSize())
 	e.members = appendMembers(e.members[:0], members)
 	i.Plain, i.MemberTable = uint32(len(plain)), uint32(len(e.members))
 	i.Codec, i.BlockShift = Raw, 0
@@ -86,6 +85,22 @@ func (e *Encoder) Encode(dst []byte, i *Info, plain []byte, members []Member) []
 			i.BlockShift = e.shift
 		}
 	}
+	return e.seal(dst, i)
+}
+
+// Reseal is Encode for the stored bytes of a frame, as they are when they have been opened, whose codec, block
+// shift and lengths i has already. It does not change them.
+func (e *Encoder) Reseal(dst []byte, i *Info, stored []byte, members []Member) []byte {
+	e.members = appendMembers(e.members[:0], members)
+	i.MemberTable = uint32(len(e.members))
+	dst = append(dst[:0], make([]byte, HeaderSize(e.suite.TagSize()))...)
+	return e.seal(append(dst, stored...), i)
+}
+
+// seal completes a frame of which room for the header and the stored bytes are in dst.
+func (e *Encoder) seal(dst []byte, i *Info) []byte {
+	t := e.suite.TagSize()
+	h := HeaderSize(t)
 	ctx := i.context(e.archive)
 	stored := dst[h:]
 	if i.BlockShift == 0 {
@@ -93,8 +108,8 @@ func (e *Encoder) Encode(dst []byte, i *Info, plain []byte, members []Member) []
 	} else {
 		table := make([]byte, i.TableSize(t))
 		for k := range i.Blocks() {
-			lo := k << e.shift
-			e.suite.Seal(&ctx, seal.KindBlock, uint32(k), stored[lo:min(lo+1<<e.shift, len(stored))], table[k*t:])
+			lo := k << i.BlockShift
+			e.suite.Seal(&ctx, seal.KindBlock, uint32(k), stored[lo:min(lo+1<<i.BlockShift, len(stored))], table[k*t:])
 		}
 		e.suite.Seal(&ctx, seal.KindTable, noBlock, table, i.Commitment[:t])
 		dst = append(dst, table...)

@@ -90,6 +90,7 @@ type Archive struct {
 	key   *seal.ContentKey // of an encrypted archive
 	// One copy of the key directory is damaged: the next transaction writes it anew.
 	mendKeys bool
+	leftover bool      // an interrupted rotation has left a file beside it
 	id       format.ID // of the archive
 	sector   int64
 	cache    *cache
@@ -171,6 +172,9 @@ func Open(ctx context.Context, name string, o Options) (*Archive, error) {
 	}
 	a := newArchive(name, f, o)
 	if err := a.openRead(ctx); err != nil {
+		if same, e := f.SameFile(name); e == nil && !same && errors.Is(err, format.ErrCorrupt) {
+			err = &format.Error{Kind: format.ErrChanged, Offset: -1, Detail: "its path came to name another file while it was opened"}
+		}
 		return nil, errors.Join(err, f.Close())
 	}
 	return a, nil

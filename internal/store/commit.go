@@ -280,6 +280,11 @@ func (a *Archive) tidy() error {
 			return err
 		}
 	}
+	if a.leftover {
+		if err := a.finishRotation(); err != nil {
+			return err
+		}
+	}
 	if a.changeable() != nil {
 		return nil // what a checkpoint has to record waits for whoever can sign it
 	}

@@ -138,7 +138,7 @@ func (c *compaction) run(ctx context.Context) error {
 	}
 	for range 4 {
 		end := c.a.cur.super.End
-		if end-c.ideal() <= allowed {
+		if c.excess() <= allowed {
 			return nil
 		}
 		err := c.arrange(ctx)
@@ -159,10 +159,19 @@ func (c *compaction) run(ctx context.Context) error {
 	return c.blocked()
 }
 
+// excess is how much larger the archive is than it could be. What its padding adds does not count.
+func (c *compaction) excess() int64 {
+	end := c.a.cur.super.End
+	if p := c.a.cur.commit.Options.Padding; end <= p.Size(c.lastEnd+slack(c.ideal()), c.a.sector) && p != format.PadNone {
+		end = c.lastEnd
+	}
+	return end - c.ideal()
+}
+
 // blocked notes what readers keep from being given back.
 func (c *compaction) blocked() error {
 	busy, err := readersBelow(c.a.f, c.a.cur.super.Generation+1)
-	if left := c.a.cur.super.End - c.ideal(); busy && left > slack(c.ideal()) {
+	if left := c.excess(); busy && left > slack(c.ideal()) {
 		c.held = left
 	}
 	return err

@@ -19,6 +19,9 @@ import (
 func OpenWrite(ctx context.Context, name string, o Options) (*Archive, error) {
 	o = o.withDefaults()
 	f, err := o.FS.Open(name, true)
+	if errors.Is(err, fs.ErrNotExist) && finishNaming(o.FS, name) {
+		f, err = o.FS.Open(name, true)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -26,6 +29,9 @@ func OpenWrite(ctx context.Context, name string, o Options) (*Archive, error) {
 	a.writer = true
 	if err := a.openWrite(ctx); err != nil {
 		return nil, errors.Join(err, f.Close())
+	}
+	if a.leftover = a.rotationLeft(); a.leftover {
+		a.dirty = true
 	}
 	return a, nil
 }

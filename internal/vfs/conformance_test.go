@@ -438,3 +438,37 @@ func TestLargeTransfer(t *testing.T) {
 		}
 	})
 }
+
+func TestLinkAndRename(t *testing.T) {
+	systems(t, func(t *testing.T, s system) {
+		a, b := s.create(t, "a", "old"), s.create(t, "b", "new")
+		if err := s.Link(s.path("a"), s.path("b")); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("a link over a file: %v", err)
+		}
+		if err := s.Link(s.path("none"), s.path("c")); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("a link of nothing: %v", err)
+		}
+		if err := s.Rename(s.path("none"), s.path("c")); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("renaming nothing: %v", err)
+		}
+		ok(t, s.SetRights(s.path("a"), s.path("b")))
+		ok(t, s.Link(s.path("a"), s.path("c")))
+		ok(t, s.SyncDir(s.dir))
+		ok(t, s.Rename(s.path("b"), s.path("a")))
+		ok(t, s.SyncDir(s.dir))
+		for name, want := range map[string]File{"a": b, "c": a} {
+			if same, err := want.SameFile(s.path(name)); err != nil || !same {
+				t.Errorf("%s stands for another file: %v", name, err)
+			}
+		}
+		if got := s.list(); !slices.Equal(got, []string{"a", "c"}) {
+			t.Errorf("there is %q", got)
+		}
+		// The handle of what was replaced stays.
+		got := make([]byte, 3)
+		if _, err := a.ReadAt(got, 0); err != nil || string(got) != "old" {
+			t.Errorf("%q, %v", got, err)
+		}
+		ok(t, s.Remove(s.path("c")))
+	})
+}

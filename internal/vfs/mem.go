@@ -23,10 +23,12 @@ const (
 	OpRemove
 	OpSyncDir
 	OpLock // of a Sim only; Off is the first byte
+	OpLink
+	OpRename
 )
 
 func (k OpKind) String() string {
-	return [...]string{"write", "truncate", "sync", "create", "publish", "remove", "sync directory", "lock"}[k]
+	return [...]string{"write", "truncate", "sync", "create", "publish", "remove", "sync directory", "lock", "link", "rename"}[k]
 }
 
 // Op is one operation that changes a MemFS. Name is the file's, of a Temp the final one. Off and Len are
@@ -144,6 +146,46 @@ func (m *MemFS) Remove(name string) error {
 		delete(m.files, memName(name))
 		return nil
 	})
+}
+
+// Link implements FS.
+func (m *MemFS) Link(from, to string) error {
+	return m.change(Op{Kind: OpLink, Name: to}, func() error {
+		n := m.files[memName(from)]
+		if n == nil {
+			return fs.ErrNotExist
+		}
+		if m.files[memName(to)] != nil {
+			return fs.ErrExist
+		}
+		m.files[memName(to)] = n
+		return nil
+	})
+}
+
+// Rename implements FS.
+func (m *MemFS) Rename(from, to string) error {
+	return m.change(Op{Kind: OpRename, Name: from}, func() error {
+		n := m.files[memName(from)]
+		if n == nil {
+			return fs.ErrNotExist
+		}
+		delete(m.files, memName(from))
+		m.files[memName(to)] = n
+		return nil
+	})
+}
+
+// SetRights implements FS.
+func (m *MemFS) SetRights(from, to string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	a, b := m.files[memName(from)], m.files[memName(to)]
+	if a == nil || b == nil {
+		return pathErr("chmod", to, fs.ErrNotExist)
+	}
+	b.mode = a.mode
+	return nil
 }
 
 func (m *MemFS) SyncDir(dir string) error {

@@ -71,6 +71,27 @@ func (osFS) Remove(name string) error {
 	return pathErr("remove", name, ignoreEINTR(func() error { return unix.Unlink(name) }))
 }
 
+func (osFS) Link(from, to string) error {
+	err := ignoreEINTR(func() error { return unix.Link(from, to) })
+	if notOffered(err) || err == unix.EPERM || err == unix.EMLINK {
+		err = ErrNoLinks
+	}
+	return pathErr("link", to, err)
+}
+
+func (osFS) Rename(from, to string) error {
+	return pathErr("rename", from, ignoreEINTR(func() error { return unix.Rename(from, to) }))
+}
+
+func (osFS) SetRights(from, to string) error {
+	var st unix.Stat_t
+	if err := unix.Stat(from, &st); err != nil {
+		return pathErr("stat", from, err)
+	}
+	_ = unix.Chown(to, int(st.Uid), int(st.Gid)) // only some may
+	return pathErr("chmod", to, unix.Chmod(to, uint32(st.Mode)&0o777))
+}
+
 func (osFS) SyncDir(dir string) error {
 	fd, err := openDir(dir)
 	if err != nil {

@@ -78,6 +78,27 @@ func openStale(path string) (*osFile, error) {
 	return f, pathErr("open", path, err)
 }
 
+func (osFS) Link(from, to string) error {
+	err := os.Link(from, to)
+	if errors.Is(err, windows.ERROR_INVALID_FUNCTION) || errors.Is(err, windows.ERROR_NOT_SUPPORTED) {
+		err = pathErr("link", to, ErrNoLinks)
+	}
+	return err
+}
+
+func (osFS) Rename(from, to string) error {
+	err := retrySharing(func() error { return os.Rename(from, to) })
+	if errors.Is(err, windows.ERROR_ACCESS_DENIED) {
+		if err = deleteFile(to); err == nil {
+			err = retrySharing(func() error { return os.Rename(from, to) })
+		}
+	}
+	return err
+}
+
+// SetRights does nothing: a file has its rights from its directory.
+func (osFS) SetRights(string, string) error { return nil }
+
 func (osFS) Remove(name string) error { return pathErr("remove", name, deleteFile(name)) }
 
 func deleteFile(path string) error {

@@ -29,6 +29,8 @@ type Sim struct {
 	// NamedTemps gives a Temp a name of its own until it is published, as systems do that know no
 	// anonymous files.
 	NamedTemps bool
+	// NoLinks makes it a file system that knows one name a file.
+	NoLinks bool
 	// NoDirSync makes Publish leave out the sync of the directory: a fault that tests must notice.
 	NoDirSync bool
 
@@ -69,6 +71,9 @@ type simName struct {
 type nameVersion struct {
 	node *simNode
 	seq  uint64
+	// A renamed file never loses both names: its old one goes only if its new one, by that version, is there.
+	to   string
+	toAt uint64
 }
 
 // simLimit keeps a wild offset from eating the machine.
@@ -123,7 +128,7 @@ func (s *Sim) bind(name string, node *simNode) {
 	}
 	s.seq++
 	n.cache, n.dirty = node, true
-	n.list = append(n.list, nameVersion{node, s.seq})
+	n.list = append(n.list, nameVersion{node: node, seq: s.seq})
 }
 
 func (s *Sim) newNode(perm fs.FileMode) *simNode {
@@ -206,6 +211,51 @@ func (s *Sim) Remove(name string) error {
 	})
 }
 
+// Link implements FS.
+func (s *Sim) Link(from, to string) error {
+	return s.change(Op{Kind: OpLink, Name: to}, func() error {
+		switch {
+		case s.NoLinks:
+			return ErrNoLinks
+		case s.lookup(from) == nil:
+			return fs.ErrNotExist
+		case s.lookup(to) != nil:
+			return fs.ErrExist
+		}
+		s.bind(simPath(to), s.lookup(from))
+		return nil
+	})
+}
+
+// Rename implements FS. A power cut may leave the file with both names, never with none.
+func (s *Sim) Rename(from, to string) error {
+	return s.change(Op{Kind: OpRename, Name: from}, func() error {
+		n := s.lookup(from)
+		if n == nil {
+			return fs.ErrNotExist
+		}
+		s.bind(simPath(to), n)
+		at := s.seq
+		s.bind(simPath(from), nil)
+		gone := &s.names[simPath(from)].list
+		last := &(*gone)[len(*gone)-1]
+		last.to, last.toAt = simPath(to), at
+		return nil
+	})
+}
+
+// SetRights implements FS.
+func (s *Sim) SetRights(from, to string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a, b := s.lookup(from), s.lookup(to)
+	if a == nil || b == nil {
+		return pathErr("chmod", to, fs.ErrNotExist)
+	}
+	b.mode = a.mode
+	return nil
+}
+
 // SyncDir makes the names durable. When it fails, they are clean and may be lost.
 func (s *Sim) SyncDir(dir string) error {
 	f := s.ask(SimOp{Op: Op{Kind: OpSyncDir, Name: dir}})
@@ -248,7 +298,7 @@ func (s *Sim) LoseLocks(name string) {
 func (s *Sim) Clone() *Sim {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := &Sim{NamedTemps: s.NamedTemps, NoDirSync: s.NoDirSync, sector: s.sector, seq: s.seq, temps: s.temps, names: map[string]*simName{}}
+	c := &Sim{NamedTemps: s.NamedTemps, NoLinks: s.NoLinks, NoDirSync: s.NoDirSync, sector: s.sector, seq: s.seq, temps: s.temps, names: map[string]*simName{}}
 	nodes := map[*simNode]*simNode{nil: nil}
 	for _, n := range s.nodes {
 		nodes[n] = n.clone()
@@ -257,7 +307,7 @@ func (s *Sim) Clone() *Sim {
 	for name, n := range s.names {
 		m := &simName{cache: nodes[n.cache], durable: nodes[n.durable], dirty: n.dirty}
 		for _, v := range n.list {
-			m.list = append(m.list, nameVersion{nodes[v.node], v.seq})
+			m.list = append(m.list, nameVersion{nodes[v.node], v.seq, v.to, v.toAt})
 		}
 		c.names[name] = m
 	}

@@ -70,14 +70,19 @@ func (p *Pending) image(choice []int, r *rand.Rand) *Sim {
 	s := p.sim
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	img := &Sim{NamedTemps: s.NamedTemps, NoDirSync: s.NoDirSync, sector: s.sector, temps: s.temps, names: map[string]*simName{}}
+	img := &Sim{NamedTemps: s.NamedTemps, NoLinks: s.NoLinks, NoDirSync: s.NoDirSync, sector: s.sector, temps: s.temps, names: map[string]*simName{}}
 	names := make(map[string]*simNode, len(s.names))
 	for name, n := range s.names {
 		names[name] = n.durable
 	}
 	for i := range p.atoms {
 		if a := &p.atoms[i]; a.node == nil && choice[i] > 0 {
-			names[a.name] = s.names[a.name].list[choice[i]-1].node
+			k := choice[i] - 1
+			for ; k >= 0 && !p.renamed(&s.names[a.name].list[k], choice); k-- {
+			}
+			if k >= 0 {
+				names[a.name] = s.names[a.name].list[k].node
+			}
 		}
 	}
 	nodes := map[*simNode]*simNode{}
@@ -95,6 +100,20 @@ func (p *Pending) image(choice []int, r *rand.Rand) *Sim {
 		img.names[name] = &simName{cache: n, durable: n}
 	}
 	return img
+}
+
+// renamed reports whether a version of a name can be on the disk: where it is the end of a file's old name, the
+// new one must be there.
+func (p *Pending) renamed(v *nameVersion, choice []int) bool {
+	if v.to == "" {
+		return true
+	}
+	for i := range p.atoms {
+		if a := &p.atoms[i]; a.node == nil && a.name == v.to {
+			return a.seqs[0] > v.toAt || choice[i] > 0 && a.seqs[choice[i]-1] >= v.toAt
+		}
+	}
+	return true // long durable
 }
 
 func (p *Pending) node(old *simNode, choice []int, r *rand.Rand) *simNode {

@@ -13,6 +13,8 @@ var (
 	ErrNotRegular = errors.New("not a regular file")
 	// ErrReadOnly: the handle was opened for reading only.
 	ErrReadOnly = errors.New("opened for reading only")
+	// ErrNoLinks: the file system knows one name a file.
+	ErrNoLinks = errors.New("the file system does not support hard links")
 	// ErrLockRange: the range is empty, leaves 0..1<<63-1, or is at odds with what the handle holds.
 	ErrLockRange = errors.New("invalid lock range")
 )
@@ -66,6 +68,14 @@ type FS interface {
 	CreateTemp(name string, perm fs.FileMode) (Temp, error)
 	// Remove removes a file or a symbolic link, never a directory.
 	Remove(name string) error
+	// Link gives the file from a second name. Nothing is replaced: when to is taken, the error matches
+	// fs.ErrExist; ErrNoLinks where a file can have one name only.
+	Link(from, to string) error
+	// Rename gives the file from the name to, whatever that stood for, open handles of which stay valid.
+	// Where the system cannot replace an open file, to is removed first. Neither is durable before SyncDir.
+	Rename(from, to string) error
+	// SetRights gives the file to the mode of the file from and, as far as that is allowed, its owner.
+	SetRights(from, to string) error
 	// SyncDir makes the names in a directory durable, as far as the system offers that.
 	SyncDir(dir string) error
 }
