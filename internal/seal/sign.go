@@ -166,7 +166,8 @@ type agentSigner struct {
 	ssh   ssh.PublicKey
 }
 
-// AgentSigner signs with a key that the SSH agent at the other end of conn holds.
+// AgentSigner signs with a key that the SSH agent at the other end of conn holds. It takes conn over: nothing
+// else may use it.
 func AgentSigner(conn io.ReadWriter, key PublicKey) (Signer, error) {
 	pub, err := ssh.NewPublicKey(ed25519.PublicKey(key[:]))
 	if err != nil {
