@@ -121,8 +121,10 @@ func (a *Archive) compactable() error {
 		return fs.ErrClosed
 	case a.temp != nil || a.tx != nil:
 		return errors.New("an archive with an open transaction cannot be compacted")
+	case a.poison != nil:
+		return a.poison
 	}
-	return a.poison
+	return a.changeable()
 }
 
 func (c *compaction) run(ctx context.Context) error {
