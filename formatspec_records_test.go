@@ -433,8 +433,8 @@ func TestFormatNumbersOfKinds(t *testing.T) {
 			cell = r[2]
 		}
 	}
-	want := fmt.Sprintf("kind: %d block, %d tag table, %d frame header, %d node, %d commit block",
-		seal.KindBlock, seal.KindTable, seal.KindHeader, seal.KindNode, seal.KindCommit)
+	want := fmt.Sprintf("kind: %d block, %d tag table, %d frame header, %d node, %d commit block, %d labels of the key directory",
+		seal.KindBlock, seal.KindTable, seal.KindHeader, seal.KindNode, seal.KindCommit, seal.KindKeys)
 	if cell != want {
 		t.Errorf("FORMAT.md: %q, the code: %q", cell, want)
 	}

@@ -178,7 +178,8 @@ func allUsed(t *testing.T, wants []want, used map[string]bool) {
 
 // checkTable holds bytes that the code wrote against a table of offset, size, field. The rows must adjoin. It
 // returns where the last one ends; the last row may have no size.
-func checkTable(t *testing.T, rows [][]string, b []byte, wants []want) int {
+// reserved is what its reserved bytes are where they are not zero.
+func checkTable(t *testing.T, rows [][]string, b []byte, wants []want, reserved ...[]byte) int {
 	t.Helper()
 	at := 0
 	used := map[string]bool{}
@@ -193,6 +194,9 @@ func checkTable(t *testing.T, rows [][]string, b []byte, wants []want) int {
 		w := match(t, wants, used, r[2])
 		if w.prefix == "reserved" {
 			w.bytes = make([]byte, n)
+			if len(reserved) > 0 {
+				w.bytes, reserved = reserved[0], reserved[1:]
+			}
 		}
 		if got := b[at : at+n]; !w.skip && !bytes.Equal(got, w.bytes) {
 			t.Errorf("%q at %d: the code writes %x, expected %x", r[2], at, got, w.bytes)
@@ -463,6 +467,13 @@ func TestFormatLimits(t *testing.T) {
 		{"### frames", `(\d+) when the frame is not a pack`, 1, index.NoClass},
 		{"## Tags", `both \| (\d+)`, 1, format.MaxTag},
 		{"## Tags", `none \| (\d+)`, 1, int64(seal.New().TagSize())},
+		{"## Tags", `signed \| (\d+)`, 1, int64(seal.NewSigned().TagSize())},
+		{"## Tags", `encrypted \| (\d+)`, 1, int64(specSuite(format.SuiteEncrypted).TagSize())},
+		{"## Tags", `both \| (\d+)`, 1, int64(specSuite(format.SuiteBoth).TagSize())},
+		{"## Key directory", `number of slots, 1 to (\d+)`, 1, journal.MaxSlots},
+		{"## Key directory", `At most (\d+) MiB a copy`, mib, format.MaxKeyDir},
+		{"## Key directory", `length \(4\), at most (\d+) KiB`, kib, seal.MaxSlot},
+		{"## Key directory", `its length \(uvarint, at most ([\d,]+)\)`, 1, seal.MaxLabel},
 		{"## Tags", `Context\*\* \((\d+) bytes`, 1, seal.ContextSize},
 	} {
 		if got := section(t, c.heading).find(c.re)[0] * c.unit; got != c.code {
