@@ -12,25 +12,31 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/cryptotest"
 
 	"github.com/zeebo/blake3"
 
+	"lockbox/internal/format"
 	"lockbox/internal/frames"
 	"lockbox/internal/index"
 	"lockbox/internal/pathsafe"
-	"lockbox/internal/vfs"
 )
 
-// The golden archive of format version 1, protection none, and what it holds. Until the first release it may be
+// The golden archives of format version 1, one for each suite, and what they hold. The encrypted ones are opened
+// with testIdentity, and the suites signed and both are padded. Until the first release it may be
 // written anew when the format changes; from then on it never is, and every later version has to read it.
 
 var updateGolden = flag.Bool("update", false, "write testdata/golden anew; not after the first release")
 
-const goldenName = "v1-none"
+var goldenNames = map[format.Suite]string{format.SuiteNone: "v1-none", format.SuiteSigned: "v1-signed",
+	format.SuiteEncrypted: "v1-encrypted", format.SuiteBoth: "v1-both"}
 
-func goldenFile(t testing.TB, ext string) []byte {
+// goldenFile is a file of the golden archive of suite none.
+func goldenFile(t testing.TB, ext string) []byte { return goldenOf(t, format.SuiteNone, ext) }
+
+func goldenOf(t testing.TB, suite format.Suite, ext string) []byte {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("testdata", "golden", goldenName+ext))
+	b, err := os.ReadFile(filepath.Join("testdata", "golden", goldenNames[suite]+ext))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,10 +82,19 @@ func goldenSources() (first, second []Source) {
 
 // makeGolden writes the archive: two transactions, so that superseded nodes and the pack of a removed entry have
 // left their traces.
-func makeGolden(t *testing.T) []byte {
+func makeGolden(t *testing.T, suite format.Suite) []byte {
+	cryptotest.SetGlobalRandom(t, 77) // of key slots
 	w := newWorld(t, 77, Options{Jobs: 1})
 	first, second := goldenSources()
-	a, err := Create(ctx, name, w.opt, CreateOptions{Level: frames.LevelDefault})
+	c := CreateOptions{Level: frames.LevelDefault}
+	w.goldenKeys(suite)
+	if suite.Encrypted() {
+		c.Slots = x25519
+	}
+	if suite.Signed() {
+		c.Padding = format.PadPadme
+	}
+	a, err := Create(ctx, name, w.opt, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,6 +117,14 @@ func makeGolden(t *testing.T) []byte {
 	return w.mem.Bytes(name)
 }
 
+// goldenKeys gives a world the keys of the golden archives.
+func (w *world) goldenKeys(suite format.Suite) {
+	Protect(&w.opt, nil, suite)
+	if suite.Encrypted() {
+		w.opt.Unlock = unlockWith(testIdentity)
+	}
+}
+
 // goldenManifest describes an archive as read: what it says of itself, every entry, the digest of every file.
 func goldenManifest(t *testing.T, a *Archive) string {
 	t.Helper()
@@ -112,6 +135,18 @@ func goldenManifest(t *testing.T, a *Archive) string {
 	}
 	fmt.Fprintf(&b, "# Pre-release: may be written anew until the first release.\nid %v\ngeneration %d\nroot %v\nsuite %v\nlevel %d\nsector %d\nentries %d\ncontents %d\nframes %d\nplain bytes %d\n",
 		in.ID, in.Generation, in.Root, in.Suite, in.Level, in.Sector, in.Entries, in.Contents, in.Frames, in.PlainBytes)
+	if in.Suite != format.SuiteNone {
+		fmt.Fprintf(&b, "padding %v\n", in.Padding)
+	}
+	if in.Suite.Signed() {
+		fmt.Fprintf(&b, "signer %v\n", in.Signer)
+	}
+	if in.Suite.Encrypted() {
+		fmt.Fprintf(&b, "cipher %s\n", in.Cipher)
+		for _, s := range in.Slots {
+			fmt.Fprintf(&b, "slot %d %q %s\n", s.Number, s.Kinds, s.Label)
+		}
+	}
 	for e, err := range a.List(pathsafe.Path{}) {
 		if err != nil {
 			t.Fatal(err)
@@ -144,16 +179,23 @@ func goldenManifest(t *testing.T, a *Archive) string {
 }
 
 func TestGolden(t *testing.T) {
+	for _, suite := range suites {
+		t.Run(suite.String(), func(t *testing.T) { testGolden(t, suite) })
+	}
+}
+
+func testGolden(t *testing.T, suite format.Suite) {
 	if *updateGolden {
-		b := makeGolden(t)
-		mem := vfs.Mem()
-		mem.Put(name, b)
-		a, err := Open(ctx, name, Options{FS: mem})
+		b := makeGolden(t, suite)
+		w := newWorld(t, 1, Options{})
+		w.goldenKeys(suite)
+		w.mem.Put(name, b)
+		a, err := Open(ctx, name, w.opt)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for ext, b := range map[string][]byte{".lbx": b, ".txt": []byte(goldenManifest(t, a))} {
-			if err := os.WriteFile(filepath.Join("testdata", "golden", goldenName+ext), b, 0o666); err != nil {
+			if err := os.WriteFile(filepath.Join("testdata", "golden", goldenNames[suite]+ext), b, 0o666); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -161,18 +203,19 @@ func TestGolden(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	golden := goldenFile(t, ".lbx")
-	if len(golden) > 32<<10 {
+	golden := goldenOf(t, suite, ".lbx")
+	if len(golden) > 40<<10 {
 		t.Errorf("%d bytes", len(golden))
 	}
 	w := newWorld(t, 1, Options{Jobs: 2})
+	w.goldenKeys(suite)
 	w.mem.Put(name, bytes.Clone(golden))
 	w.verify()
 	a, err := Open(ctx, name, w.opt)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := strings.ReplaceAll(string(goldenFile(t, ".txt")), "\r\n", "\n")
+	want := strings.ReplaceAll(string(goldenOf(t, suite, ".txt")), "\r\n", "\n")
 	if got := goldenManifest(t, a); got != want {
 		t.Errorf("the golden archive is read as\n%s\nwant\n%s", got, want)
 	}
