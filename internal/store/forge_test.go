@@ -549,3 +549,42 @@ func TestSlotChanges(t *testing.T) {
 		t.Error("a slot in an archive that is not encrypted")
 	}
 }
+
+// The full check goes by keys and pins of its own, and names a key directory that has lost a copy.
+func TestVerifyKeys(t *testing.T) {
+	for _, suite := range suites {
+		f := newForgery(t, suite)
+		run := func(b []byte, o verify.Options) (verify.Summary, []verify.Finding, error) {
+			var fs []verify.Finding
+			o.Full, o.Finding = true, func(x verify.Finding) { fs = append(fs, x) }
+			s, err := verify.Run(ctx, sized{bytes.NewReader(b)}, o)
+			return s, fs, err
+		}
+		own := []seal.PublicKey{otherSigner.Public(), testSigner.Public()}
+		s, _, err := run(f.good, verify.Options{Unlock: f.opt.Unlock, Signers: own, Jobs: 3})
+		if suite.Signed() != (err == nil) || !suite.Signed() && !errors.Is(err, format.ErrAuth) || err == nil && s.Signer != own[1] {
+			t.Errorf("%v: pinned: %v", suite, err)
+		}
+		if _, _, err := run(f.good, verify.Options{Unlock: f.opt.Unlock, Signers: own[:1]}); !errors.Is(err, format.ErrAuth) {
+			t.Errorf("%v: another signer: %v", suite, err)
+		}
+		if !suite.Encrypted() {
+			continue
+		}
+		b := bytes.Clone(f.good)
+		b[f.s.KeyDirCopy(1)+90] ^= 1
+		s, fs, err := run(b, verify.Options{Unlock: f.opt.Unlock})
+		if err != nil || s.Damaged > 0 || s.Repairable != 1 || len(fs) != 1 || fs[0].Kind != verify.KindRepairable || fs[0].Offset != f.s.KeyDirCopy(1) {
+			t.Errorf("%v: one copy of the key directory: %+v, %+v, %v", suite, s, fs, err)
+		}
+		b[f.s.KeyDirCopy(0)+90] ^= 1
+		if _, fs, err = run(b, verify.Options{Unlock: f.opt.Unlock}); !errors.Is(err, format.ErrCorrupt) || len(fs) != 1 || fs[0].Kind != verify.KindKeys {
+			t.Errorf("%v: both copies of the key directory: %+v, %v", suite, fs, err)
+		}
+		b = bytes.Clone(f.good)
+		b[f.s.KeyDirExtent().End()-1] = 1
+		if _, fs, err = run(b, verify.Options{Unlock: f.opt.Unlock}); err != nil || len(fs) != 1 || fs[0].Kind != verify.KindFill {
+			t.Errorf("%v: fill after the key directory: %+v, %v", suite, fs, err)
+		}
+	}
+}

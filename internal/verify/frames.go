@@ -183,6 +183,7 @@ func (r *reader) deferred() error {
 	c, t := r.c, &r.c.contents
 	contents, records := c.lookup(index.Contents), c.lookup(index.Frames)
 	w := newWorker(r)
+	defer w.end()
 	budget := 8*int64(r.plain) + 64<<20
 	var plain []byte // of the frame that last describes
 	var last frames.Info

@@ -86,6 +86,7 @@ func (r *reader) run(walk func() error) error {
 		for range r.c.o.Jobs {
 			wg.Go(func() {
 				w := newWorker(r)
+				defer w.end()
 				for t := range r.work {
 					w.task(t)
 				}
@@ -93,6 +94,7 @@ func (r *reader) run(walk func() error) error {
 		}
 	} else {
 		r.serial = newWorker(r)
+		defer r.serial.end()
 	}
 	err := walk()
 	if err == nil {

@@ -150,6 +150,9 @@ func (c *checker) front() error {
 		return c.fatal(KindKeys, err)
 	}
 	c.tag = c.suite.TagSize()
+	if c.keys != nil {
+		secrets.Store(true)
+	}
 	m, raw, err := journal.ReadCommit(c.f, c.super, c.suite)
 	if err != nil {
 		return c.fatal(KindCommit, err)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/zeebo/blake3"
 
@@ -26,6 +27,16 @@ func getBuffer(n int) *[]byte {
 	return &b
 }
 
+// secrets is set when this process has checked an encrypted archive: from then on buffers are overwritten after use.
+var secrets atomic.Bool
+
+func putBuffer(b *[]byte) {
+	if secrets.Load() {
+		clear((*b)[:cap(*b)])
+	}
+	buffers.Put(b)
+}
+
 // worker checks frames. It is used by one goroutine.
 type worker struct {
 	r     *reader
@@ -36,6 +47,16 @@ type worker struct {
 }
 
 func newWorker(r *reader) *worker { return &worker{r: r, hash: blake3.New()} }
+
+// end overwrites what the worker has read.
+func (w *worker) end() {
+	if secrets.Load() {
+		clear(w.read[:cap(w.read)])
+		if w.plain != nil {
+			clear((*w.plain)[:cap(*w.plain)])
+		}
+	}
+}
 
 // task reads a group's frames with one read and checks each.
 func (w *worker) task(t task) {
@@ -251,7 +272,7 @@ func (s *stream) end() {
 	defer s.mu.Unlock()
 	s.hash = nil
 	for _, b := range s.waiting {
-		buffers.Put(b)
+		putBuffer(b)
 	}
 	s.waiting = nil
 }
@@ -278,7 +299,7 @@ func (w *worker) feed(p *part, data []byte, alone bool) {
 		hash.Write(data)
 		n := int64(len(data))
 		if held != nil {
-			buffers.Put(held)
+			putBuffer(held)
 		}
 		s.mu.Lock()
 		s.next += n
