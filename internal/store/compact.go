@@ -34,8 +34,9 @@ type CompactSummary struct {
 // compactGrowth is how much larger than before, beside room for the index, the file may be on the way.
 const compactGrowth = 64 << 20
 
-// slack is what is not worth a compaction in an archive that could have size bytes.
-func slack(size int64) int64 { return size/50 + 8<<10 }
+// slack is what is not worth a compaction in an archive that could have size bytes: its reserve and a
+// fiftieth more.
+func (c *compaction) slack(size int64) int64 { return size/50 + c.a.cur.reserve(size) + 8<<10 }
 
 // Compact gives free space back to the file system: it merges packs where that gives fewer, moves
 // frames from the end of the file into free space before them, writes the trees anew and cuts the end off.
@@ -132,7 +133,7 @@ func (c *compaction) run(ctx context.Context) error {
 	if err := c.mergePacks(ctx); err != nil {
 		return err
 	}
-	allowed := slack(c.ideal())
+	allowed := c.slack(c.ideal())
 	if c.merged > 0 {
 		allowed = 0 // what the merging has left is to go
 	}
@@ -151,10 +152,10 @@ func (c *compaction) run(ctx context.Context) error {
 		if err := c.scan(); err != nil {
 			return err
 		}
-		if end-c.a.cur.super.End < slack(c.ideal())/2 {
+		if end-c.a.cur.super.End < c.slack(c.ideal())/2 {
 			break // as far as it goes
 		}
-		allowed = slack(c.ideal())
+		allowed = c.slack(c.ideal())
 	}
 	return c.blocked()
 }
@@ -162,7 +163,7 @@ func (c *compaction) run(ctx context.Context) error {
 // blocked notes what readers keep from being given back.
 func (c *compaction) blocked() error {
 	busy, err := readersBelow(c.a.f, c.a.cur.super.Generation+1)
-	if left := c.a.cur.super.End - c.ideal(); busy && left > slack(c.ideal()) {
+	if left := c.a.cur.super.End - c.ideal(); busy && left > c.slack(c.ideal()) {
 		c.held = left
 	}
 	return err
@@ -381,12 +382,12 @@ func (c *compaction) trees(ctx context.Context, outside func() bool) error {
 	if err := c.scan(); err != nil {
 		return err
 	}
-	if c.lastEnd-c.ideal() <= slack(c.ideal())/4 {
+	if c.lastEnd-c.ideal() <= c.slack(c.ideal())/4 {
 		return nil
 	}
 	need := c.nodes + c.nodes/8 + 64<<10
 	stage := rearrangement{zone: noZone, from: format.DataStart, least: nodeSize, room: compactRoom + need}
-	goal := c.ideal() + slack(c.ideal())
+	goal := c.ideal() + c.slack(c.ideal())
 	if c.lowNode < a.cur.super.End {
 		goal = max(goal, c.lowNode)
 	}

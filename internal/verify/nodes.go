@@ -26,6 +26,7 @@ func (c *checker) readNode(t index.Tree, ref *index.Ref, level int, buf []byte) 
 	if !c.suite.Open(&ctx, seal.KindNode, noBlock, b, ref.Tag[:c.tag]) {
 		return nil, format.Corrupt("node", ref.Off, "tag does not verify")
 	}
+	c.nodes++
 	n, err := index.ParseNode(b, t, level, c.tag, ref.Off)
 	if err == nil {
 		err = n.Check()
