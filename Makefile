@@ -14,10 +14,10 @@ SYSTEMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windo
 export CGO_ENABLED = 0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test check fmt lint systems tidy docs short race crash crash-os fuzz bench clean
+.PHONY: help demo build test check fmt lint systems tidy docs short race crash crash-os fuzz bench bench-peers clean
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 demo: build ## build, archive the Go source tree, check everything, compare with ZIP
 	@$(GO) run ./scripts/demo -lockbox $(BIN)
@@ -77,6 +77,9 @@ fuzz: ## run every fuzz target for T (default 30s); RUN=pattern runs some
 
 bench: build ## measure against ZIP and other archivers into docs/benchmarks.md; BENCH=flags
 	$(GO) run ./scripts/bench -lockbox $(BIN) $(BENCH)
+
+bench-peers: build ## compare with other archivers as whole processes only; BENCH=flags
+	@GO='$(GO)' LOCKBOX=$(BIN) sh scripts/bench-peers.sh $(BENCH)
 
 clean: ## remove what was built
 	rm -rf bin

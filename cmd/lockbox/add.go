@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -28,6 +29,9 @@ type addOptions struct {
 	stdinName     string
 	rules         []filterRule
 	excludeCaches bool
+	update        bool
+	mirror        bool
+	force         bool
 	noReplace     bool
 	noDedup       bool
 	oneFileSystem bool
@@ -48,6 +52,9 @@ func (o *addOptions) register(f *pflag.FlagSet) {
 	f.Var(&ruleFlag{&o.rules, ruleInclude}, "include", "take what matches although an earlier rule excludes it (repeatable)")
 	f.Var(&ruleFlag{&o.rules, ruleFile}, "exclude-from", "take rules from this file, in the form of .gitignore (repeatable)")
 	f.BoolVar(&o.excludeCaches, "exclude-caches", false, "of directories with a CACHEDIR.TAG store only that tag")
+	f.BoolVar(&o.update, "update", false, "do not read files whose size and time are as stored")
+	f.BoolVar(&o.mirror, "mirror", false, "also remove stored entries below the paths that are gone from the disk")
+	f.BoolVar(&o.force, "force", false, "with --mirror: also when that is more than half of what is stored there")
 	f.BoolVar(&o.noReplace, "no-replace", false, "refuse when an entry is stored already")
 	f.BoolVar(&o.noDedup, "no-dedup", false, "store contents again that the archive has already")
 	f.BoolVar(&o.oneFileSystem, "one-file-system", false, "do not enter other file systems")
@@ -82,6 +89,12 @@ func (o *addOptions) validate() error {
 			hint: "lockbox add " + pathsafe.Quote(o.archive) + " - --stdin-name " + pathsafe.Quote(o.stdinName) + " stores standard input",
 		}
 	}
+	switch {
+	case o.noReplace && (o.update || o.mirror):
+		return usagef("--no-replace cannot be used with --update or --mirror, which are about what is stored already")
+	case o.force && !o.mirror:
+		return usagef("--force is for --mirror, which was not given")
+	}
 	if o.filesFrom == "-" {
 		stdin++
 	}
@@ -112,6 +125,14 @@ before anything is changed (exit 12); a missing name in a --files-from list is
 reported and the rest is stored (exit 3). When there is nothing to add, no
 archive is made.
 
+With --update a file whose size and modification time are as stored is not opened; a new
+mode is stored all the same. Whether the stored bytes are sound is for verify to say.
+
+With --mirror the archive follows the disk: what is stored below a PATH and is no longer there
+is removed in the same transaction, and overwritten as remove does it. What a rule excludes
+and what lies below a directory that cannot be read stays. More than half of what is
+stored below the PATHs is removed only with --force; otherwise nothing is changed (exit 1).
+
 Standard input is stored as it comes: when a command before it in a pipe fails,
 add only sees that the input ends. In bash, "set -o pipefail" makes the pipe's
 exit code tell.
@@ -121,6 +142,7 @@ With --reproducible modes become 0755 or 0644, times at most SOURCE_DATE_EPOCH
 		Example: `  lockbox add backup.lbx docs photos
   lockbox add backup.lbx -C /srv/www . --to site --exclude '*.tmp'
   find . -type f -newer stamp -print0 | lockbox add backup.lbx --files-from0 -
+  lockbox add backup.lbx -C /home/ann . --update --mirror
   pg_dump db | lockbox add backup.lbx - --stdin-name db.sql`,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if opt.archive, opt.paths, err = archiveOperand(args); err != nil {
@@ -141,6 +163,7 @@ type adder struct {
 	a      *app
 	opt    addOptions
 	walk   hostfs.WalkOptions
+	walked hostfs.WalkTimes
 	ops    []hostfs.Operand
 	stdin  pathsafe.Path   // where standard input is stored, if it is
 	repro  *reproducible   // nil unless asked for
@@ -154,11 +177,13 @@ type adder struct {
 	cancel  func()          // stops the engine
 	waiting chan pending    // what the sources under way are, in their order
 	remove  []pathsafe.Path // what has to go because a file takes a directory's place, or the reverse
+	mirror  *mirror         // finds what is gone from the disk; nil unless asked for
 	line    object
 	files   uint64
 	others  uint64 // directories and links
 	bytes   int64
 	skipped uint64
+	kept    uint64 // of a dry run: what would not even be read
 }
 
 func (a *app) add(ctx context.Context, opt addOptions) error {
@@ -204,6 +229,7 @@ func (a *app) add(ctx context.Context, opt addOptions) error {
 		return err
 	}
 	sum, err := r.transact(ctx)
+	r.ar.Walked(time.Duration(r.walked.List.Load()), time.Duration(r.walked.Stat.Load()))
 	if err = a.closeWrite(r.ar, opt.archive, &sum, err); err != nil {
 		return r.failure(err)
 	}
@@ -234,7 +260,7 @@ func (r *adder) transact(ctx context.Context) (sum store.Summary, err error) {
 	if err == nil {
 		err = ctx.Err()
 	}
-	if err == nil && r.files+r.others == 0 {
+	if err == nil && r.files+r.others == 0 && r.mirror.count() == 0 {
 		// A generation without a change would say nothing, and an archive without an entry less.
 		return store.Summary{Generation: in.Generation, Root: in.Root}, tx.Rollback()
 	}
@@ -263,19 +289,23 @@ func (r *adder) agree(in store.Info) error {
 func (r *adder) stage(ctx context.Context, tx *store.Tx) error {
 	ctx, r.cancel = context.WithCancel(ctx)
 	defer r.cancel()
+	r.startMirror()
+	defer r.mirror.close()
 	err := r.feed(ctx, tx)
 	switch {
 	case r.fatal != nil:
 		return r.fatal
 	case r.stop != nil:
 		return r.stop
+	case err != nil:
+		return err
 	}
 	for _, p := range r.remove {
-		if err == nil {
-			err = tx.Remove(p)
+		if err := tx.Remove(p); err != nil {
+			return err
 		}
 	}
-	return err
+	return r.removeGone(ctx, tx)
 }
 
 func (r *adder) feed(ctx context.Context, tx *store.Tx) error {

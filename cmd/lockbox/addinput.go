@@ -105,7 +105,7 @@ func (r *adder) gather(ctx context.Context) error {
 	}
 	r.walk.Dir, r.walk.Prefix, r.walk.Filter = r.opt.dir, prefix, filter
 	r.walk.ExcludeCaches, r.walk.OneFileSystem, r.walk.Dereference = r.opt.excludeCaches, r.opt.oneFileSystem, r.opt.dereference
-	r.walk.Jobs = r.a.jobs()
+	r.walk.Jobs, r.walk.Times = r.a.jobs(), &r.walked
 	missing := false
 	for _, host := range r.opt.paths {
 		if host == "-" {

@@ -51,6 +51,9 @@ func (p *probe) digest() (d format.Digest) {
 // unchanged reports whether exactly what was added is stored already. The engine compares too; this is for
 // saying of which entries it is so.
 func (r *adder) unchanged(p *pending, got *store.Added) bool {
+	if p.keep {
+		return got.Unchanged
+	}
 	if p.old == nil || p.probe == nil || r.opt.noDedup {
 		return false
 	}

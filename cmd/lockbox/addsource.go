@@ -25,6 +25,7 @@ type pending struct {
 	remove   []pathsafe.Path // what has to go when it is stored
 	unlisted error           // why the contents of a directory are not known
 	old      *index.Entry    // what has its path, when it is of the same kind
+	keep     bool            // its content stays, the file is not read
 	probe    *probe          // what is stored instead; nil when nobody asks
 }
 
@@ -38,6 +39,7 @@ func (r *adder) items(ctx context.Context) iter.Seq2[*hostfs.Item, error] {
 			if it.Err != nil && it.Path.IsZero() && ctx.Err() != nil {
 				return // it only says that the walk was cut short
 			}
+			r.mirror.see(&it)
 			if held := dir; held != nil {
 				dir = nil
 				if it.Err != nil && it.Path == held.Path {
@@ -129,7 +131,11 @@ func (r *adder) sources(ctx context.Context) iter.Seq[store.Source] {
 				if keep {
 					continue
 				}
-				p.probe = r.newProbe(&src.Entry, &p)
+				if p.keep = r.opt.update && upToDate(&it.Meta, p.old); p.keep {
+					src.Stored = p.old
+				} else {
+					p.probe = r.newProbe(&src.Entry, &p)
+				}
 				if it.Kind == hostfs.KindFile {
 					src.Open = r.opener(*it, p.probe)
 				}
@@ -140,6 +146,13 @@ func (r *adder) sources(ctx context.Context) iter.Seq[store.Source] {
 			}
 		}
 	}
+}
+
+// upToDate reports whether a file is as an entry of its kind says, as far as that shows without reading it. It
+// is given the file's own time: what --reproducible makes of it says nothing.
+func upToDate(m *hostfs.Meta, old *index.Entry) bool {
+	return old != nil && m.Kind == hostfs.KindFile && old.HasMtime &&
+		m.Size == old.Size && m.MtimeSec == old.MtimeSec && m.MtimeNsec == old.MtimeNsec
 }
 
 // failing is a source that cannot be read. It travels with the others, so that messages come in order.

@@ -51,12 +51,6 @@ func newApp(s system) *app {
 }
 
 // run executes one command line and returns the exit code.
-func run(args []string, s system) int {
-	ctx, stop := interruptible(context.Background())
-	defer stop()
-	return newApp(s).run(ctx, args)
-}
-
 func (a *app) run(ctx context.Context, args []string) (code int) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -66,16 +60,16 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 			code = int(exitFailed)
 		}
 	}()
-	root := newRoot(a)
+	root := newRoot(a, args)
 	root.SetArgs(args)
-	start := a.now()
+	start, cpu := a.now(), cpuTime()
 	err := root.ExecuteContext(ctx)
 	a.endProgress()
 	if flushErr := a.out.finish(); err == nil {
 		err = flushErr
 	}
 	if a.g.timings || a.sys.getenv("LOCKBOX_TIMINGS") == "1" {
-		a.meter.print(a.say, a.now().Sub(start))
+		a.meter.print(a.say, a.now().Sub(start), cpuTime()-cpu)
 	}
 	return int(a.conclude(ctx, err))
 }

@@ -11,14 +11,19 @@ import (
 
 // metavariables are what the help calls the values of flags whose type does not say it.
 var metavariables = map[string]string{
+	"compare":     "FILE",
 	"compression": "LEVEL",
 	"dest":        "DIR",
+	"dir":         "DIR",
 	"directory":   "DIR",
 	"files-from":  "FILE",
 	"files-from0": "FILE",
+	"filter":      "REGEXP",
 	"only":        "STORED",
 	"output":      "NEW",
 	"progress":    "WHEN",
+	"report":      "FILE",
+	"source":      "DIR",
 	"symlinks":    "WORD",
 	"stdin-name":  "STORED",
 	"to":          "STORED",

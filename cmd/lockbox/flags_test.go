@@ -16,7 +16,7 @@ import (
 
 // commands returns the root command and all others.
 func commands() []*cobra.Command {
-	root := newRoot(newApp(system{stdout: new(bytes.Buffer), stderr: new(bytes.Buffer)}))
+	root := newRoot(newApp(system{stdout: new(bytes.Buffer), stderr: new(bytes.Buffer)}), nil)
 	return append(root.Commands(), root)
 }
 

@@ -3,10 +3,11 @@ package main
 import "os"
 
 func main() {
-	os.Exit(run(os.Args[1:], system{
+	a := newApp(system{
 		stdin:  os.Stdin,
 		stdout: os.Stdout,
 		stderr: os.Stderr,
 		getenv: os.Getenv,
-	}))
+	})
+	os.Exit(a.run(interruptible(), os.Args[1:]))
 }

@@ -63,6 +63,7 @@ func TestScript(t *testing.T) {
 			"newer":    cmdNewer,
 			"flipin":   cmdFlipIn,
 			"unbase64": cmdUnbase64,
+			"empty":    cmdEmpty,
 		},
 	})
 }
@@ -172,6 +173,15 @@ func cmdModeOf(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	if got := strconv.FormatUint(uint64(fi.Mode().Perm()), 8); got != args[1] {
 		ts.Fatalf("mode %s, want %s", got, args[1])
+	}
+}
+
+// empty DIR demands that a directory has nothing in it.
+func cmdEmpty(ts *testscript.TestScript, _ bool, args []string) {
+	es, err := os.ReadDir(ts.MkAbs(args[0]))
+	ts.Check(err)
+	if len(es) > 0 {
+		ts.Fatalf("%s is not empty: %v", args[0], es)
 	}
 }
 

@@ -36,14 +36,25 @@ func (m *meter) take(ar *store.Archive) {
 		return
 	}
 	delete(m.open, ar)
-	m.used = true
 	for i, s := range ar.Stages() {
 		if i == len(m.stages) {
 			m.stages = append(m.stages, store.Stage{Name: s.Name})
 		}
 		m.stages[i].Time += s.Time
 	}
-	m.total = addCounters(m.total, ar.Counters())
+	m.count(ar.Counters())
+}
+
+// add adds what was done to archives without the engine.
+func (m *meter) add(c store.Counters) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.count(c)
+}
+
+func (m *meter) count(c store.Counters) {
+	m.used = true
+	m.total = addCounters(m.total, c)
 }
 
 func addCounters(a, b store.Counters) store.Counters {
@@ -70,8 +81,9 @@ func counterFields(c *store.Counters) []counterField {
 	}
 }
 
-// print writes the timings. Stage times are added up over all workers and may exceed the whole.
-func (m *meter) print(say *voice, whole time.Duration) {
+// print writes the timings. Stage times are added up over all workers and may exceed the whole. cpu, the processor
+// time of the whole, says how many cores were at work.
+func (m *meter) print(say *voice, whole, cpu time.Duration) {
 	for len(m.open) > 0 {
 		for ar := range m.open {
 			m.take(ar)
@@ -80,6 +92,7 @@ func (m *meter) print(say *voice, whole time.Duration) {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "lockbox: timing: %-16s %12.3f ms\n", "whole", float64(whole)/1e6)
+	fmt.Fprintf(&b, "lockbox: timing: %-16s %12.2f\n", "effective cores", float64(cpu)/float64(max(whole, 1)))
 	if m.used {
 		for _, s := range m.stages {
 			if s.Time != 0 {

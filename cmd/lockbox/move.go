@@ -68,17 +68,17 @@ type mover struct {
 	line          object
 	files, others uint64
 	bytes         int64
+	lines, told   int                             // as a remover's
 	taken         map[pathsafe.Path]pathsafe.Path // by new name
 }
 
 func (a *app) move(ctx context.Context, opt moveOptions) error {
-	ar, err := a.openWrite(ctx, opt.archive, a.storeOptions())
+	r := &mover{}
+	sum, err := a.change(ctx, opt.archive, func(ar *store.Archive) (store.Summary, error) {
+		*r = mover{a: a, opt: opt, ar: ar, told: r.lines, taken: make(map[pathsafe.Path]pathsafe.Path)}
+		return r.transact(ctx)
+	})
 	if err != nil {
-		return err
-	}
-	r := &mover{a: a, opt: opt, ar: ar, taken: make(map[pathsafe.Path]pathsafe.Path)}
-	sum, err := r.transact(ctx)
-	if err = a.closeWrite(ar, opt.archive, &sum, err); err != nil {
 		if errors.Is(err, store.ErrConflict) {
 			err = &failure{code: exitFailed, err: fmt.Errorf("nothing was changed: %w", err)}
 		}
@@ -270,7 +270,7 @@ func (r *mover) one(ctx context.Context, tx *store.Tx, from, to pathsafe.Path) e
 
 // tell writes the line of an entry.
 func (r *mover) tell(p pathsafe.Path, action string, to *pathsafe.Path) error {
-	if !r.a.g.json {
+	if r.lines++; !r.a.g.json || r.lines <= r.told {
 		return nil
 	}
 	o := r.line.begin().bytes("path", p.String())

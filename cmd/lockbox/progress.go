@@ -1,19 +1,21 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 )
 
 const (
 	progressDelay = 500 * time.Millisecond // shorter work shows nothing
 	progressEvery = 100 * time.Millisecond
+	progressCells = 24 // of the bar
 )
 
 // progress draws how many bytes are done. Its methods may be called from any goroutine, and on nil, which
@@ -22,14 +24,15 @@ type progress struct {
 	w      io.Writer
 	label  string
 	always bool
+	now    func() time.Time
 	done   atomic.Int64
 	total  atomic.Int64 // -1: not known
 
-	mu   sync.Mutex
-	bar  *progressbar.ProgressBar
-	max  int64
-	quit chan struct{}
-	wg   sync.WaitGroup
+	mu    sync.Mutex
+	start time.Time
+	shown int // columns that are on the screen
+	quit  chan struct{}
+	wg    sync.WaitGroup
 }
 
 // startProgress begins to draw, if anything is to be drawn at all. endProgress ends it.
@@ -42,8 +45,9 @@ func (a *app) startProgress(label string, total int64) {
 			return
 		}
 	}
-	p := &progress{w: a.sys.stderr, label: label, always: a.g.progress.value == "always", quit: make(chan struct{})}
+	p := &progress{w: a.sys.stderr, label: label, always: a.g.progress.value == "always", now: a.now, quit: make(chan struct{})}
 	p.total.Store(total)
+	p.start = p.now()
 	a.bar = p
 	a.say.mu.Lock()
 	a.say.bar = p
@@ -68,8 +72,8 @@ func (a *app) endProgress() {
 	if p.always {
 		p.draw()
 		_, _ = io.WriteString(p.w, "\n")
-	} else if p.bar != nil {
-		_ = p.bar.Clear()
+	} else {
+		p.clear()
 	}
 }
 
@@ -116,28 +120,47 @@ func (p *progress) run() {
 // draw shows the current state; mu is held. Errors are of no use here: a bar that cannot be drawn
 // must not end the work.
 func (p *progress) draw() {
-	done, total := p.done.Load(), p.total.Load()
-	if total == 0 {
-		total = -1 // an empty bar would claim that all is done
-	}
-	if p.bar == nil {
-		p.bar = progressbar.NewOptions64(total,
-			progressbar.OptionSetWriter(p.w),
-			progressbar.OptionSetDescription(p.label),
-			progressbar.OptionShowBytes(true),
-			progressbar.OptionSetWidth(24),
-			progressbar.OptionThrottle(0),
-			progressbar.OptionSetPredictTime(total > 0))
-		p.max = total
-	}
-	if total > 0 {
-		if total != p.max {
-			p.bar.ChangeMax64(total)
-			p.max = total
+	line := progressLine(p.label, p.done.Load(), p.total.Load(), p.now().Sub(p.start))
+	// A line as wide as the terminal would wrap, and then it could not be taken back.
+	if f, ok := p.w.(*os.File); ok {
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
+			line = line[:min(len(line), width-1)]
 		}
-		done = min(done, total)
 	}
-	_ = p.bar.Set64(done)
+	_, _ = io.WriteString(p.w, "\r"+line+strings.Repeat(" ", max(p.shown-len(line), 0)))
+	p.shown = len(line)
+}
+
+// progressLine is what is shown of work that has come so far in this time. It is ASCII, one column a byte.
+func progressLine(label string, done, total int64, spent time.Duration) string {
+	rate := ""
+	perSecond := 0.0
+	if s := spent.Seconds(); s >= 0.1 {
+		perSecond = float64(done) / s
+		rate = ", " + humanBytes(int64(perSecond)) + "/s"
+	}
+	if total <= 0 { // an empty bar would claim that all is done
+		return label + " " + humanBytes(done) + rate
+	}
+	done = min(done, total)
+	part := float64(done) / float64(total)
+	bar := strings.Repeat("#", int(part*progressCells))
+	line := fmt.Sprintf("%s %3d%% [%-*s] %s of %s%s", label, int(part*100), progressCells, bar, humanBytes(done), humanBytes(total), rate)
+	if perSecond > 0 && done < total {
+		// Beyond a day nobody plans by it.
+		if left := float64(total-done) / perSecond; left < 86400 {
+			line += fmt.Sprintf(", %v left", time.Duration(left+1)*time.Second)
+		}
+	}
+	return line
+}
+
+// clear takes the bar off the screen; mu is held. Spaces work on terminals without escape sequences too.
+func (p *progress) clear() {
+	if p.shown > 0 {
+		_, _ = io.WriteString(p.w, "\r"+strings.Repeat(" ", p.shown)+"\r")
+		p.shown = 0
+	}
 }
 
 // aside runs fn with the bar off the screen.
@@ -148,8 +171,6 @@ func (p *progress) aside(fn func()) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.bar != nil {
-		_ = p.bar.Clear()
-	}
+	p.clear()
 	fn()
 }

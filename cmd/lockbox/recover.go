@@ -90,7 +90,8 @@ func (a *app) recover(ctx context.Context, opt recoverOptions) error {
 	if opt.dryRun {
 		defer leaveWhenStuck(ctx)()
 	}
-	f, err := vfs.OS().Open(opt.archive, false)
+	system, counts := vfs.Counting(vfs.OS())
+	f, err := system.Open(opt.archive, false)
 	if err != nil {
 		return a.openFailure(opt.archive, err)
 	}
@@ -104,6 +105,7 @@ func (a *app) recover(ctx context.Context, opt recoverOptions) error {
 	}
 	r := &salvager{a: a, opt: opt}
 	rep, err := r.run(ctx, f)
+	a.meter.add(store.Counters{Reads: uint64(counts.Reads.Load()), BytesRead: uint64(counts.BytesRead.Load())})
 	if err == nil && openErr == nil {
 		if err = held.Recheck(); err != nil {
 			err = fmt.Errorf("reading %s: %w", quoted(opt.archive), err)

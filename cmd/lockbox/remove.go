@@ -67,19 +67,42 @@ type remover struct {
 	line          object
 	files, others uint64
 	bytes         int64
+	lines, told   int // lines written, and of those the ones that an earlier try has written
 }
 
 func (a *app) remove(ctx context.Context, opt removeOptions) error {
-	ar, err := a.openWrite(ctx, opt.archive, a.storeOptions())
-	if err != nil {
-		return err
-	}
 	r := &remover{a: a, opt: opt}
-	sum, err := r.transact(ctx, ar)
-	if err = a.closeWrite(ar, opt.archive, &sum, err); err != nil {
+	sum, err := a.change(ctx, opt.archive, func(ar *store.Archive) (store.Summary, error) {
+		*r = remover{a: a, opt: opt, told: r.lines}
+		return r.transact(ctx, ar)
+	})
+	if err != nil {
 		return changeFailure(err, "removing from", opt.archive)
 	}
 	return r.report(sum)
+}
+
+// change runs a transaction that stores nothing new. When the disk is full before it could publish anything, it is
+// tried a second time with all the free space inside the archive at hand.
+func (a *app) change(ctx context.Context, archive string, fn func(*store.Archive) (store.Summary, error)) (sum store.Summary, err error) {
+	so := a.storeOptions()
+	once := func(fn func(*store.Archive) (store.Summary, error)) error {
+		ar, err := a.openWrite(ctx, archive, so)
+		if err != nil {
+			return err
+		}
+		sum, err = fn(ar)
+		return a.closeWrite(ar, archive, &sum, err)
+	}
+	if err = once(fn); !diskFull(err) || errors.Is(err, store.ErrOutcomeUnknown) {
+		return sum, err
+	}
+	so.ExpectRoot = nil // it was compared, and what was done since is this command's own work
+	staged := once(func(ar *store.Archive) (store.Summary, error) { return store.Summary{}, ar.Restage(ctx) })
+	if staged == nil {
+		err = once(fn)
+	}
+	return sum, err
 }
 
 // changeFailure puts into words why a change did not happen.
@@ -93,7 +116,14 @@ func changeFailure(err error, doing, archive string) error {
 			hint: "the archive is whole, with the change or without it: lockbox info " + pathsafe.Quote(archive) + " shows its generation",
 		}
 	}
-	return fmt.Errorf("%s %s failed, nothing was changed: %w", doing, quoted(archive), err)
+	err = fmt.Errorf("%s %s failed, nothing was changed: %w", doing, quoted(archive), err)
+	if diskFull(err) {
+		return &failure{
+			code: exitFailed, err: err,
+			hint: "what changes needs a place of its own before anything is given back: change less at a time, or make room on the disk",
+		}
+	}
+	return err
 }
 
 func (r *remover) transact(ctx context.Context, ar *store.Archive) (sum store.Summary, err error) {
@@ -177,7 +207,7 @@ func (r *remover) count(e *index.Entry) error {
 		r.others++
 	}
 	r.bytes += e.Size
-	if !r.a.g.json {
+	if r.lines++; !r.a.g.json || r.lines <= r.told {
 		return nil
 	}
 	_, err := r.a.out.Write(r.line.begin().bytes("path", e.Path.String()).str("action", "removed").line())

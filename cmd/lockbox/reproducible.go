@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -163,6 +164,8 @@ func (r *adder) predict(ctx context.Context) error {
 	if err := r.checkParents(); err != nil {
 		return err
 	}
+	r.startMirror()
+	defer r.mirror.close()
 	for it, unlisted := range r.items(ctx) {
 		p := pending{host: it.Host(), kind: index.Kind(it.Kind), unlisted: unlisted}
 		if tooManyOpen(it.Err) || tooManyOpen(unlisted) {
@@ -177,11 +180,17 @@ func (r *adder) predict(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if !keep {
-			r.count(e.Path, p, e.Size, predicted(&p))
-			if err := r.predictLine(e.Path, p); err != nil {
-				return err
-			}
+		if keep {
+			continue
+		}
+		if p.keep = r.opt.update && upToDate(&it.Meta, p.old) && r.metadataStands(&e, p.old); p.keep {
+			r.kept++
+			r.count(e.Path, p, e.Size, "unchanged")
+			continue
+		}
+		r.count(e.Path, p, e.Size, predicted(&p))
+		if err := r.predictLine(e.Path, p.kind, predicted(&p)); err != nil {
+			return err
 		}
 	}
 	if !r.stdin.IsZero() {
@@ -193,11 +202,21 @@ func (r *adder) predict(ctx context.Context) error {
 			return err
 		}
 		r.count(r.stdin, p, 0, predicted(&p))
-		if err := r.predictLine(r.stdin, p); err != nil {
+		if err := r.predictLine(r.stdin, p.kind, predicted(&p)); err != nil {
 			return err
 		}
 	}
-	return ctx.Err()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return r.predictGone(ctx)
+}
+
+// metadataStands reports whether nothing but the content, which is not looked at, could make e another entry.
+func (r *adder) metadataStands(e, old *index.Entry) bool {
+	now := *e
+	now.Content, now.Sparse, now.Unknown = old.Content, old.Sparse, old.Unknown
+	return bytes.Equal(index.AppendEntry(nil, &now), index.AppendEntry(nil, old))
 }
 
 // predicted is what would be done to an entry. Whether it is unchanged shows only when it is read.
@@ -208,15 +227,15 @@ func predicted(p *pending) string {
 	return "add"
 }
 
-// predictLine tells people about one entry.
-func (r *adder) predictLine(path pathsafe.Path, p pending) error {
+// predictLine tells people what would be done to one entry.
+func (r *adder) predictLine(path pathsafe.Path, kind index.Kind, action string) error {
 	if r.a.g.json || r.a.g.quiet {
 		return nil
 	}
 	name := pathsafe.Quote(path.String())
-	if p.kind == index.Dir {
+	if kind == index.Dir {
 		name += "/"
 	}
-	_, err := fmt.Fprintf(r.a.out, "%-7s %s\n", predicted(&p), name)
+	_, err := fmt.Fprintf(r.a.out, "%-7s %s\n", action, name)
 	return err
 }

@@ -12,7 +12,8 @@ import (
 func runJSON(t *testing.T, args ...string) map[string]any {
 	t.Helper()
 	var out, errs bytes.Buffer
-	code := run(args, system{stdin: os.Stdin, stdout: &out, stderr: &errs, getenv: func(string) string { return "" }})
+	a := newApp(system{stdin: os.Stdin, stdout: &out, stderr: &errs, getenv: func(string) string { return "" }})
+	code := a.run(t.Context(), args)
 	if code != 0 {
 		t.Fatalf("%v: exit %d: %s", args, code, errs.String())
 	}
@@ -37,6 +38,34 @@ func TestSummaryNamesTheFinalRoot(t *testing.T) {
 		info := runJSON(t, "info", "--json", "--expect-root", sum["root"].(string), archive)
 		if info["root"] != sum["root"] || info["generation"] != sum["generation"] {
 			t.Errorf("change %d: reported %v, is %v", i, sum, info)
+		}
+	}
+}
+
+// A command line that names a command gets that one alone, under each of its names.
+func TestOneCommandIsMade(t *testing.T) {
+	a := newApp(system{stdout: new(bytes.Buffer), stderr: new(bytes.Buffer)})
+	all := commandNames(newRoot(a, nil))
+	named := 0
+	for _, c := range commandMakers {
+		for _, name := range c.names {
+			named++
+			root := newRoot(a, []string{name, "x"})
+			cmd, _, err := root.Find([]string{name})
+			if err != nil || cmd.Name() != c.names[0] {
+				t.Errorf("%s leads to %v, %v", name, cmd, err)
+			}
+			if got := commandNames(root); len(got) != len(c.names)+1 { // and help
+				t.Errorf("for %s the commands %v were made", name, got)
+			}
+		}
+	}
+	if named != len(all)-1 {
+		t.Errorf("%d names are listed, the commands have %v", named, all)
+	}
+	for _, args := range [][]string{{"help"}, {"--quiet", "add"}, {"ad"}, {"__complete", "add"}} {
+		if got := commandNames(newRoot(a, args)); len(got) != len(all) {
+			t.Errorf("for %v the commands %v were made", args, got)
 		}
 	}
 }

@@ -110,7 +110,7 @@ func TestValues(t *testing.T) {
 // Every flag that the help of a command shows has a use text, and no two commands of the contract's
 // later part exist yet.
 func TestCommands(t *testing.T) {
-	root := newRoot(newApp(system{stdout: new(bytes.Buffer), stderr: new(bytes.Buffer)}))
+	root := newRoot(newApp(system{stdout: new(bytes.Buffer), stderr: new(bytes.Buffer)}), nil)
 	var walk func(*cobra.Command)
 	walk = func(cmd *cobra.Command) {
 		if cmd.Short == "" || cmd.HasParent() && cmd.Example == "" {

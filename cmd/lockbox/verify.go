@@ -23,12 +23,14 @@ type verifyOptions struct {
 	full     bool
 	only     []string
 	literal  bool
+	rate     sizeValue
 }
 
 func (o *verifyOptions) register(f *pflag.FlagSet) {
 	f.BoolVar(&o.full, "full", false, "also read and check every byte")
 	f.StringArrayVar(&o.only, "only", nil, "read and check the bytes of these entries only (repeatable)")
 	f.BoolVar(&o.literal, "literal", false, "take the names of --only as they are, not as patterns")
+	f.Var(&o.rate, "rate", "read at most so many bytes a second, such as 50M")
 }
 
 func (o *verifyOptions) validate() error {
@@ -42,6 +44,9 @@ func (o *verifyOptions) validate() error {
 	}
 	if o.literal && len(o.only) == 0 {
 		return usagef("--literal is for the names of --only")
+	}
+	if o.rate.set && o.rate.n == 0 {
+		return usagef("--rate 0 would never end")
 	}
 	return nil
 }
@@ -59,9 +64,11 @@ is damaged is named (exit 15). An unreadable superblock copy of the four is a
 warning: the next change to the archive mends it.
 
 --only reads the named entries instead of all; the structure is always checked.
+--rate leaves the disk to others: at 20M a terabyte takes fifteen hours.
 ` + globHelp,
 		Example: `  lockbox verify backup.lbx
   lockbox verify --full --quiet *.lbx
+  lockbox verify --full --rate 20M backup.lbx
   lockbox verify backup.lbx --only docs --only '**/*.key'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opt.archives = args
@@ -116,7 +123,11 @@ func (a *app) verifyState(ctx context.Context, f vfs.File, name string, opt veri
 	o.ExpectRoot = nil // it is compared with what the check finds
 	held, openErr := store.Open(ctx, name, o)
 	if openErr == nil {
-		defer held.Close()
+		a.meter.watch(held)
+		defer func() {
+			a.meter.take(held)
+			held.Close()
+		}()
 	} else if ctx.Err() != nil {
 		return false, ctx.Err()
 	}
@@ -127,6 +138,8 @@ func (a *app) verifyState(ctx context.Context, f vfs.File, name string, opt veri
 	a.startProgress("verifying", -1)
 	sum, err := check.run(ctx, f, a.jobs(), a.bar)
 	a.endProgress()
+	a.meter.add(store.Counters{Reads: sum.Work.Reads, BytesRead: sum.Work.BytesRead, NodesDecoded: sum.Work.Nodes,
+		FramesDecoded: sum.Work.Frames, BlocksVerified: sum.Work.Blocks})
 	if openErr == nil {
 		in, ierr := held.Info()
 		if ierr == nil && err == nil && sum.Generation != in.Generation {
@@ -155,6 +168,7 @@ type check struct {
 // names of --only are taken as they are.
 func (a *app) newCheck(held *store.Archive, name string, opt verifyOptions) (*check, []string, error) {
 	c := &check{now: a.now}
+	c.opt.Rate = opt.rate.n
 	c.opt.Full = opt.full || len(opt.only) > 0
 	c.opt.Finding = func(f verify.Finding) {
 		if len(c.findings) < findingsShown || a.g.json {

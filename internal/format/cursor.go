@@ -113,6 +113,15 @@ func (c *Cursor) Digest() (d Digest) {
 
 // Uvarint reads an unsigned LEB128 number of at most max; only the shortest form is accepted.
 func (c *Cursor) Uvarint(max uint64) uint64 {
+	if len(c.b) > 0 && c.b[0] < 0x80 && uint64(c.b[0]) <= max {
+		v := c.b[0]
+		c.b = c.b[1:]
+		return uint64(v)
+	}
+	return c.uvarint(max)
+}
+
+func (c *Cursor) uvarint(max uint64) uint64 {
 	v, n := binary.Uvarint(c.b)
 	if n <= 0 {
 		c.Fail("malformed number")
@@ -143,7 +152,11 @@ func AppendVarint(b []byte, v int64) []byte {
 
 // Zero reads n bytes that must all be zero.
 func (c *Cursor) Zero(n int) {
-	for _, x := range c.Bytes(n) {
+	p := c.Bytes(n)
+	for len(p) >= 8 && binary.LittleEndian.Uint64(p) == 0 {
+		p = p[8:]
+	}
+	for _, x := range p {
 		if x != 0 {
 			c.Fail("reserved bytes are not zero")
 			return

@@ -1,7 +1,9 @@
 package frames
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"sync"
 
 	"github.com/klauspost/compress/zstd"
@@ -49,6 +51,16 @@ var decoders = sync.Pool{New: func() any {
 	return d
 }}
 
+// decodeAll decodes stored into dst[:0], which must have room for all that comes.
+func decodeAll(stored, dst []byte) ([]byte, error) {
+	d, ok := decoders.Get().(*zstd.Decoder)
+	if !ok {
+		return nil, errors.New("no decoder")
+	}
+	defer decoders.Put(d)
+	return d.DecodeAll(stored, dst[:0:min(cap(dst), len(dst)+Slack)])
+}
+
 // Slack is the spare capacity behind dst with which Decode is fastest: the decoder then copies in whole
 // blocks and may overrun the end by less than this.
 const Slack = 64
@@ -63,12 +75,7 @@ func (c Checked) Decode(dst []byte) error {
 		copy(dst, c.stored)
 		return nil
 	}
-	d, ok := decoders.Get().(*zstd.Decoder)
-	if !ok {
-		return format.Corrupt("frame", -1, "no zstd decoder")
-	}
-	out, err := d.DecodeAll(c.stored, dst[:0:min(cap(dst), len(dst)+Slack)])
-	decoders.Put(d)
+	out, err := decodeAll(c.stored, dst)
 	if err != nil {
 		clear(dst)
 		return corrupt(c.info, "zstd: %v", err)
@@ -78,6 +85,40 @@ func (c Checked) Decode(dst []byte) error {
 		return corrupt(c.info, "%d plain bytes where the index has %d", len(out), len(dst))
 	}
 	return nil
+}
+
+// HeadSize is what DecodeHead spares the rest for: the plain length of a full zstd block.
+const HeadSize = 128 << 10
+
+// DecodeHead decodes the first HeadSize plain bytes of a compressed frame that has more, if they are its first
+// zstd block, and else all. dst has the frame's plain length and spare capacity as in Decode. It returns how many
+// bytes are decoded; what follows them in dst is unspecified. When it fails, dst holds zeros.
+func (c Checked) DecodeHead(dst []byte) (int, error) {
+	end := 0
+	if c.info != nil && c.info.Codec == Zstd && len(dst) == int(c.info.Plain) && len(dst) > HeadSize {
+		end = firstBlock(c.stored)
+	}
+	if end > 0 {
+		// Cut off there, the decoder gives what it has when it misses the next block.
+		out, err := decodeAll(c.stored[:end:end], dst)
+		if len(out) == HeadSize && errors.Is(err, io.ErrUnexpectedEOF) {
+			return HeadSize, nil
+		}
+	}
+	return len(dst), c.Decode(dst)
+}
+
+// firstBlock returns where a zstd frame's first block ends if another follows, else 0.
+func firstBlock(stored []byte) int {
+	var h zstd.Header
+	if h.Decode(stored) != nil || !h.FirstBlock.OK || h.FirstBlock.Last {
+		return 0
+	}
+	const blockHeader = 3
+	if end := h.HeaderSize + blockHeader + h.FirstBlock.CompressedSize; h.FirstBlock.Compressed && end < len(stored) {
+		return end
+	}
+	return 0
 }
 
 // Table is the verified tag table of a raw frame with blocks. Only CheckTable makes one. It is

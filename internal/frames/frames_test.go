@@ -3,6 +3,7 @@ package frames
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -208,11 +209,47 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
+// Whatever the level and wherever it stands, a part that compresses is not missed among bytes that do not.
+func TestNoCompressiblePartIsMissed(t *testing.T) {
+	for level := LevelFast; level <= LevelBest; level++ {
+		for _, n := range []int{128 << 10, 256 << 10, 1 << 20} {
+			part := n / 8
+			for _, at := range []int{0, n/3 + 1, n - part} {
+				plain := random(n, 5)
+				copy(plain[at:], text(part))
+				i, ext := encode(t, level, plain)
+				if i.Codec != Zstd || int(i.Stored) > n-part/3 {
+					t.Errorf("level %d, %d bytes of text at %d of %d: codec %d, %d bytes stored", level, part, at, n, i.Codec, i.Stored)
+				}
+				if got, err := decode(&i, ext); err != nil || !bytes.Equal(got, plain) {
+					t.Fatalf("level %d: %v", level, err)
+				}
+			}
+			if i, _ := encode(t, level, random(n, 6)); i.Codec != Raw {
+				t.Errorf("level %d: %d random bytes were stored as %d", level, n, i.Stored)
+			}
+		}
+	}
+}
+
+func TestLooksRandom(t *testing.T) {
+	if !LooksRandom(random(1<<20, 1)) || !LooksRandom(random(16<<10, 2)) {
+		t.Error("random bytes do not look random")
+	}
+	part := random(1<<20, 3)
+	copy(part[1<<19:], text(1<<17))
+	for name, b := range map[string][]byte{"text": text(1 << 20), "an eighth text": part, "too short": random(16<<10-1, 4), "zeros": make([]byte, 1<<20), "nothing": nil} {
+		if LooksRandom(b) {
+			t.Errorf("%s looks random", name)
+		}
+	}
+}
+
 func BenchmarkEncode(b *testing.B) {
-	for name, p := range map[string][]byte{"random": random(256<<10, 1), "text": text(256 << 10)} {
-		for _, l := range []Level{LevelNone, LevelFast, LevelDefault} {
+	for name, p := range map[string][]byte{"random": random(1<<20, 1), "text": text(1 << 20)} {
+		for l := LevelNone; l <= LevelBest; l++ {
 			b.Run(name+"/"+string('0'+rune(l)), func(b *testing.B) {
-				e, _ := NewEncoder(seal.New(), archive, l, 14, 512, 256<<10)
+				e, _ := NewEncoder(seal.New(), archive, l, 14, 512, 1<<20)
 				var dst []byte
 				b.SetBytes(int64(len(p)))
 				for b.Loop() {
@@ -220,6 +257,87 @@ func BenchmarkEncode(b *testing.B) {
 					dst = e.Encode(dst, &i, p, []Member{{Content: 1, Len: int64(len(p))}})
 				}
 			})
+		}
+	}
+}
+
+// words is text whose every block compresses, and no two alike.
+func words(n int) []byte {
+	r := rand.New(rand.NewPCG(3, 4))
+	var b bytes.Buffer
+	for b.Len() < n {
+		fmt.Fprintf(&b, "%x %d of some words\n", r.Uint32(), r.IntN(1000))
+	}
+	return b.Bytes()[:n]
+}
+
+// The head of a frame is what decoding all of it begins with, and what lies behind it is left alone.
+func TestDecodeHead(t *testing.T) {
+	half := append(random(HeadSize, 5), words(HeadSize)...)
+	for _, c := range []struct {
+		name  string
+		plain []byte
+		head  int
+	}{
+		{"two blocks", words(256 << 10), HeadSize},
+		{"many blocks", words(900_000), HeadSize},
+		{"one byte more", words(HeadSize + 1), HeadSize},
+		{"one block", words(HeadSize), HeadSize},
+		{"short", words(1000), 1000},
+		{"one byte over and over", bytes.Repeat([]byte{'x'}, 300_000), HeadSize},
+		{"a first block that does not compress", half, len(half)},
+		{"raw", random(4000, 1), 4000},
+	} {
+		i, ext := encode(t, LevelDefault, c.plain)
+		if i.BlockShift != 0 {
+			t.Fatalf("%s: a frame with blocks", c.name)
+		}
+		s := seal.New()
+		h := HeaderSize(s.TagSize())
+		checked, err := Check(s, archive, &i, bytes.Clone(ext[h:h+int(i.Stored)]))
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		dst := bytes.Repeat([]byte{0xAA}, len(c.plain)+Slack)[:len(c.plain)]
+		n, err := checked.DecodeHead(dst)
+		if err != nil || n != c.head || !bytes.Equal(dst[:n], c.plain[:n]) {
+			t.Errorf("%s: %d bytes, want %d: %v", c.name, n, c.head, err)
+		}
+		if n < len(dst)-Slack && !bytes.Equal(dst[n+Slack:], bytes.Repeat([]byte{0xAA}, len(dst)-n-Slack)) {
+			t.Errorf("%s: more was decoded than the head", c.name)
+		}
+		if _, err := checked.DecodeHead(dst[:len(dst)-1]); !errors.Is(err, format.ErrCorrupt) {
+			t.Errorf("%s: a buffer of another length: %v", c.name, err)
+		}
+	}
+	if _, err := (Checked{}).DecodeHead(make([]byte, HeadSize+1)); !errors.Is(err, format.ErrCorrupt) {
+		t.Errorf("what was not checked: %v", err)
+	}
+}
+
+// Bytes that verify and are no zstd frame leave nothing behind.
+func TestDecodeHeadOfNonsense(t *testing.T) {
+	plain := words(256 << 10)
+	i, ext := encode(t, LevelDefault, plain)
+	s := seal.New()
+	h := HeaderSize(s.TagSize())
+	for _, at := range []int{0, 4, 5, 9, 10, 12, 40, 2000, int(i.Stored) / 2, int(i.Stored) - 2} {
+		stored := bytes.Clone(ext[h : h+int(i.Stored)])
+		stored[at] ^= 0x55
+		ctx := i.context(archive)
+		j := i
+		s.Seal(&ctx, seal.KindBlock, 0, stored, j.Commitment[:s.TagSize()])
+		checked, err := Check(s, archive, &j, stored)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dst := bytes.Repeat([]byte{0xAA}, len(plain)+Slack)[:len(plain)]
+		n, err := checked.DecodeHead(dst)
+		if err != nil && (!errors.Is(err, format.ErrCorrupt) || !bytes.Equal(dst, make([]byte, len(dst)))) {
+			t.Errorf("byte %d: %v, and something in the buffer", at, err)
+		}
+		if err == nil && n != HeadSize && n != len(plain) {
+			t.Errorf("byte %d: %d bytes", at, n)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package hostfs
 import (
 	"io/fs"
 	"slices"
+	"time"
 )
 
 // batch is how many entries of a directory are described at once; what a huge directory holds beyond
@@ -27,6 +28,7 @@ type unit struct {
 
 // load does the work of u.
 func (w *walk) load(u *unit) {
+	start := time.Now()
 	d, err := w.dirs.acquire(u.dir)
 	if err != nil {
 		u.err = err
@@ -46,6 +48,7 @@ func (w *walk) load(u *unit) {
 			}
 		}
 	}
+	listed := time.Now()
 	now := u.names[:min(batch, len(u.names))]
 	if len(now) < len(u.names) {
 		u.rest = &unit{dir: u.dir, listed: true, names: u.names[len(now):]}
@@ -54,6 +57,10 @@ func (w *walk) load(u *unit) {
 	u.items = make([]Item, 0, len(now))
 	for _, name := range now {
 		w.entry(u, d.dir, name)
+	}
+	if t := w.opt.Times; t != nil {
+		t.List.Add(int64(listed.Sub(start)))
+		t.Stat.Add(int64(time.Since(listed)))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"iter"
 	"os"
+	"sync/atomic"
 
 	"lockbox/internal/pathsafe"
 )
@@ -24,7 +25,12 @@ type WalkOptions struct {
 	NoRecurse     bool          // take operands without what lies in them
 	SkipSame      []os.FileInfo // never take these: the archive itself
 	Jobs          int           // how many may list and stat at once, the caller included; 0 is 1
+	Times         *WalkTimes    // takes the time when it is not nil
 }
+
+// WalkTimes is what a walk took, in nanoseconds, added up over its goroutines: listing directories, and
+// describing what is in them.
+type WalkTimes struct{ List, Stat atomic.Int64 }
 
 // Walk yields the operands and all that lies in them. Operands come in the order given, CheckOperands
 // makes that the ascending one; within each the stored keys ascend, so a directory precedes what lies in

@@ -2,6 +2,7 @@ package index
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"lockbox/internal/format"
 )
@@ -79,24 +80,32 @@ func AppendContent(b []byte, c *Content) []byte {
 // DecodeContent reads a record. The result does not alias value.
 func DecodeContent(value []byte) (Content, error) {
 	var c Content
+	err := c.Decode(value)
+	return c, err
+}
+
+// Decode reads a record into c, whose runs it reuses. When it fails, c is empty.
+func (c *Content) Decode(value []byte) error {
+	runs := c.Runs[:0]
+	*c = Content{}
 	cur := format.NewCursor(value, contentRecord, -1)
-	c.Size = int64(cur.Uvarint(uint64(format.MaxFileSize)))
-	c.Digest = cur.Digest()
-	c.Refs = cur.Uvarint(maxNumber)
+	size := int64(cur.Uvarint(uint64(format.MaxFileSize)))
+	digest := cur.Digest()
+	refs := cur.Uvarint(maxNumber)
 	n := int(cur.Uvarint(format.MaxRuns))
 	if cur.Len() < 4*n {
 		cur.Fail("cut short")
 	}
-	if cur.Err() == nil && (c.Size == 0 || c.Refs == 0 || n == 0) {
+	if cur.Err() == nil && (size == 0 || refs == 0 || n == 0) {
 		cur.Fail("size, references and number of runs are at least 1")
 	}
 	if err := cur.Err(); err != nil {
-		return Content{}, err
+		return err
 	}
-	c.Runs = make([]Run, n)
-	left := c.Size
-	for i := range c.Runs {
-		r := &c.Runs[i]
+	runs = slices.Grow(runs, n)[:n]
+	left := size
+	for i := range runs {
+		r := &runs[i]
 		r.Frame = cur.Uvarint(maxNumber)
 		r.Off = int64(cur.Uvarint(format.MaxFramePlain))
 		r.Len = int64(cur.Uvarint(uint64(left)))
@@ -120,7 +129,8 @@ func DecodeContent(value []byte) (Content, error) {
 		cur.Fail("the runs do not add up to the size")
 	}
 	if err := cur.Done(); err != nil {
-		return Content{}, err
+		return err
 	}
-	return c, nil
+	*c = Content{Size: size, Digest: digest, Refs: refs, Runs: runs}
+	return nil
 }

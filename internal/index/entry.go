@@ -308,46 +308,64 @@ func EntryKind(value []byte) (Kind, error) {
 
 // DecodeEntry reads a record from its key and value. The result does not alias them.
 func DecodeEntry(key, value []byte) (Entry, error) {
+	var e Entry
+	err := e.Decode(key, value)
+	return e, err
+}
+
+// Decode reads a record into e. When it fails, e is empty.
+func (e *Entry) Decode(key, value []byte) error {
+	*e = Entry{}
 	path, err := pathsafe.FromKey(key)
 	if err != nil {
-		return Entry{}, &format.Error{Kind: format.ErrCorrupt, Record: "entry record", Offset: -1, Detail: err.Error()}
+		return &format.Error{Kind: format.ErrCorrupt, Record: "entry record", Offset: -1, Detail: err.Error()}
 	}
-	e := Entry{Path: path}
-	c := format.NewCursor(value, "entry record", -1)
-	e.Kind = Kind(c.U8())
+	e.Path = path
+	bad := e.fields(value)
+	if bad == "" {
+		bad = e.problem()
+	}
+	if bad != "" {
+		err := e.corrupt(bad)
+		*e = Entry{}
+		return err
+	}
+	return nil
+}
+
+// fields reads the kind and the fields; it returns what is wrong with them, or "".
+func (e *Entry) fields(value []byte) string {
+	if len(value) == 0 {
+		return "cut short"
+	}
+	e.Kind = Kind(value[0])
 	last := -1
-	for c.Len() > 0 {
-		before := c.Len()
-		tag := c.U8()
-		payload := c.Bytes(int(c.Uvarint(uint64(len(value)))))
-		if c.Err() != nil {
-			break
+	for pos := 1; pos < len(value); {
+		start, tag := pos, value[pos]
+		n, at, ok := uvarint(value, pos+1)
+		if !ok || n > uint64(len(value)-at) {
+			return "cut short"
 		}
+		pos = at + int(n)
+		payload := value[at:pos]
 		if int(tag) <= last {
-			return Entry{}, e.corrupt(fmt.Sprintf("field %d after field %d", tag, last))
+			return fmt.Sprintf("field %d after field %d", tag, last)
 		}
 		last = int(tag)
 		if tag == 0 || tag >= firstUnknown {
-			at := len(value) - before
-			e.Unknown = append(e.Unknown, value[at:at+before-c.Len()]...)
+			e.Unknown = append(e.Unknown, value[start:pos]...)
 			continue
 		}
-		if len(payload) == 0 {
-			return Entry{}, e.corrupt(fmt.Sprintf("field %d is empty", tag))
+		if n == 0 {
+			return fmt.Sprintf("field %d is empty", tag)
 		}
 		f := format.NewCursor(payload, "entry record", -1)
 		e.field(tag, f)
 		if err := f.Done(); err != nil {
-			return Entry{}, e.corrupt(fmt.Sprintf("field %d: %v", tag, err.(*format.Error).Detail))
+			return fmt.Sprintf("field %d: %v", tag, err.(*format.Error).Detail)
 		}
 	}
-	if err := c.Err(); err != nil {
-		return Entry{}, e.corrupt(err.(*format.Error).Detail)
-	}
-	if bad := e.problem(); bad != "" {
-		return Entry{}, e.corrupt(bad)
-	}
-	return e, nil
+	return ""
 }
 
 // field reads the payload of a known tag.

@@ -45,9 +45,9 @@ func (it *Iter) Value() []byte { return it.lv[0].s.val }
 func (it *Iter) Err() error { return it.err }
 
 // Seek moves to the first item whose key is at least key, nil meaning the first of all; false when
-// there is none.
+// there is none. A key of the leaf where the iterator stands is found without going down from the root.
 func (it *Iter) Seek(key []byte) bool {
-	if !it.descend(key, false) {
+	if !it.inLeaf(key) && !it.descend(key, false) {
 		return false
 	}
 	leaf := &it.lv[0]
@@ -142,6 +142,15 @@ func (it *Iter) descend(key []byte, last bool) bool {
 		}
 	}
 	return true
+}
+
+// inLeaf reports whether key, if the tree has it, stands in the leaf where the iterator is.
+func (it *Iter) inLeaf(key []byte) bool {
+	if key == nil || !it.started || it.err != nil || len(it.lv) == 0 {
+		return false
+	}
+	leaf := &it.lv[0]
+	return leaf.s.n != nil && string(key) >= string(leaf.lower) && (len(leaf.upper) == 0 || string(key) < string(leaf.upper))
 }
 
 // enter loads a node whose range is in place already.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math/bits"
 
 	"github.com/zeebo/blake3"
@@ -195,6 +196,8 @@ func (s *Super) RootHash(commit []byte) format.Digest {
 type Copies struct {
 	Current *Super
 	raw     []byte       // the current superblock's bytes under the checksum
+	marked  bool         // the clean mark named the current superblock
+	next    []byte       // where the next generation's first copy will stand, as it was read
 	current [copies]bool // which copies hold it
 	bad     [copies]bool // which copies are not valid
 }
@@ -206,6 +209,9 @@ func place(i int) (off int64, pair, copy byte) {
 
 // AllEqual reports whether all four copies hold the current superblock.
 func (c *Copies) AllEqual() bool { return c.current == [copies]bool{true, true, true, true} }
+
+// Marked reports whether the clean mark named the current superblock when the copies were read.
+func (c *Copies) Marked() bool { return c.marked }
 
 // Damaged is how many of the four copies cannot be read.
 func (c *Copies) Damaged() (n int) {
@@ -235,7 +241,8 @@ func validCopy(page []byte, i int) bool {
 			return false
 		}
 	}
-	return string(page[superSummed:496]) == string(checksum(page[:superSummed]))
+	s := xxh3.Hash128(page[:superSummed])
+	return binary.LittleEndian.Uint64(page[superSummed:]) == s.Lo && binary.LittleEndian.Uint64(page[superSummed+8:]) == s.Hi
 }
 
 func checksum(b []byte) []byte {
@@ -268,6 +275,11 @@ func DecodeCopies(b []byte) (*Copies, error) {
 			if v := binary.LittleEndian.Uint16(page[8:]); v != format.Version && i >= 2 && string(b[off-2*format.PageSize:][:10]) == string(page[:10]) {
 				later = &format.Error{Kind: format.ErrVersion, Record: "superblock", Offset: off, Detail: fmt.Sprintf("version %d", v)}
 			}
+			continue
+		}
+		if c.Current != nil && bytes.Equal(page[:superSummed], c.raw) {
+			c.bad[i] = false
+			supers[i] = c.Current
 			continue
 		}
 		s, err := decodeSuper(page[:superSummed], off)
@@ -311,14 +323,38 @@ func DecodeCopies(b []byte) (*Copies, error) {
 		// Any two are compared, not only those of the newest generation: a fork further back means that
 		// two programs have written here, each without the other.
 		for _, o := range supers[:i] {
-			if o != nil && o.Generation == s.Generation && *o != *s {
+			if o != nil && o != s && o.Generation == s.Generation && *o != *s {
 				return nil, format.Corrupt("superblock", off, "two different states claim generation %d: the archive has been forked", s.Generation)
 			}
 		}
-		c.current[i] = *s == *c.Current
+		c.current[i] = s == c.Current || *s == *c.Current
 	}
-	c.raw = bytes.Clone(c.raw)
+	kept := make([]byte, 0, superSummed+superSize)
+	kept = append(kept, c.raw...)
+	if off := nextCopy(c.Current.Generation); int64(len(b)) >= off+superSize {
+		c.next = append(kept, b[off:off+superSize]...)[superSummed:]
+	}
+	c.raw = kept[:superSummed:superSummed]
 	return &c, nil
+}
+
+// nextCopy is the offset of the first copy that publishing the generation after g writes.
+func nextCopy(g uint64) int64 {
+	return int64(Pair(g+1)) * format.PageSize
+}
+
+// Moved reports whether a generation may have been published since the copies were read. Publishing writes both
+// copies of its pair, so one that still holds the same bytes says no.
+func (c *Copies) Moved(r io.ReaderAt) (bool, error) {
+	if c.next == nil {
+		return true, nil
+	}
+	var b [superSize]byte
+	n, err := r.ReadAt(b[:], nextCopy(c.Current.Generation))
+	if err != nil && !errors.Is(err, io.EOF) {
+		return false, fmt.Errorf("reading superblocks: %w", err)
+	}
+	return !bytes.Equal(b[:n], c.next), nil
 }
 
 // looksTextMode recognises a magic whose line ends or high bit a text-mode transfer has changed.

@@ -1,22 +1,32 @@
 package journal
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	"lockbox/internal/format"
 	"lockbox/internal/seal"
 )
 
-// ReadCopies reads the four superblock copies.
+// copyBuffers are for the copies and the mark behind them.
+var copyBuffers = sync.Pool{New: func() any { return new([format.CleanMarkOff + superSize]byte) }}
+
+// ReadCopies reads the four superblock copies, and with them the clean mark.
 func ReadCopies(r io.ReaderAt) (*Copies, error) {
-	b := make([]byte, format.CopiesSize)
-	n, err := r.ReadAt(b, 0)
+	b := copyBuffers.Get().(*[format.CleanMarkOff + superSize]byte)
+	defer copyBuffers.Put(b)
+	n, err := r.ReadAt(b[:], 0)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("reading superblocks: %w", err)
 	}
-	return DecodeCopies(b[:n])
+	c, err := DecodeCopies(b[:min(n, format.CopiesSize)])
+	if err == nil && n == len(b) {
+		c.marked = marks(b[format.CleanMarkOff:], c.raw)
+	}
+	return c, err
 }
 
 // Pair is the pair that a generation is published into; it is mirrored into the other.
@@ -71,9 +81,12 @@ func Marked(r io.ReaderAt, s *Super) (bool, error) {
 		}
 		return false, fmt.Errorf("reading clean mark: %w", err)
 	}
-	want := make([]byte, superSize)
-	copy(want, s.encode())
-	return string(b) == string(want), nil
+	return marks(b, s.encode()), nil
+}
+
+// marks reports whether b is the clean mark of the superblock whose bytes under the checksum are core.
+func marks(b, core []byte) bool {
+	return bytes.HasPrefix(b, core) && [superSize - superSummed]byte(b[len(core):]) == [superSize - superSummed]byte{}
 }
 
 // ReadCommit reads and checks the commit block that s names, and the signature of a signed archive (of kind

@@ -130,6 +130,52 @@ func TestReadCopies(t *testing.T) {
 	}
 }
 
+// Whatever happens between two readings, Moved says so when a generation was published, and says no when nothing
+// was written.
+func TestMoved(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := goodSuper(uint64(rapid.IntRange(2, 9).Draw(t, "generation")))
+		d := &disk{all(s)}
+		for _, i := range rapid.SliceOfN(rapid.IntRange(0, 3), 0, 3).Draw(t, "rotten") {
+			d.b[i*format.PageSize+rapid.SampledFrom([]int{0, 8, 200, 500}).Draw(t, "byte")] ^= 1
+		}
+		c, err := ReadCopies(d)
+		if err != nil {
+			t.Skip("nothing left to read")
+		}
+		moved := func(d io.ReaderAt) bool {
+			ok, err := c.Moved(d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return ok
+		}
+		if moved(d) {
+			t.Fatal("moved, and nothing was written")
+		}
+		if _, err := c.Moved(broken{100}); !errors.Is(err, errDisk) {
+			t.Fatalf("a failed read: %v", err)
+		}
+		if !moved(&disk{d.b[:100]}) {
+			t.Fatal("a file cut short has not moved")
+		}
+		for range rapid.IntRange(1, 3).Draw(t, "commits") {
+			s = goodSuper(s.Generation + 1)
+			for n := range rapid.IntRange(1, 2).Draw(t, "copies") { // a writer may have been killed after the first
+				if err := WriteCopy(d, s, Pair(s.Generation), n); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !moved(d) {
+				t.Fatalf("not moved, at generation %d", s.Generation)
+			}
+		}
+	})
+	if moved, err := (&Copies{}).Written(goodSuper(6), 0, 1).Moved(&disk{all(goodSuper(6))}); err != nil || !moved {
+		t.Errorf("copies that were not read have not moved: %v", err)
+	}
+}
+
 func TestMark(t *testing.T) {
 	s := goodSuper(6)
 	marked := func(d io.ReaderAt, s *Super) bool {
@@ -137,6 +183,10 @@ func TestMark(t *testing.T) {
 		ok, err := Marked(d, s)
 		if err != nil {
 			t.Fatal(err)
+		}
+		// Reading the copies says the same of the state that they hold.
+		if c, err := ReadCopies(d); err == nil && *c.Current == *s && c.Marked() != ok {
+			t.Errorf("marked: %v, with the copies %v", ok, c.Marked())
 		}
 		return ok
 	}

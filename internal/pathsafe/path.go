@@ -71,11 +71,17 @@ func excerpt(s string) string {
 // FromKey is the inverse of Key. It accepts exactly the keys that Key can return for a Path that is
 // not zero.
 func FromKey(key []byte) (Path, error) {
-	s := string(key)
-	if strings.IndexByte(s, '/') >= 0 {
-		return Path{}, invalid("the key %s has a slash inside a component", excerpt(s))
+	var short [256]byte
+	b := append(short[:0], key...)
+	for i, c := range b {
+		switch c {
+		case '/':
+			return Path{}, invalid("the key %s has a slash inside a component", excerpt(string(key)))
+		case 0:
+			b[i] = '/'
+		}
 	}
-	return Parse(strings.ReplaceAll(s, "\x00", "/"))
+	return Parse(string(b))
 }
 
 // Key returns the path as the entries tree orders it: with a zero byte for each slash, so that what

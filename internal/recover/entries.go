@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"sync"
 
 	"lockbox/internal/format"
 	"lockbox/internal/index"
@@ -227,7 +228,8 @@ func nameRange(lower, upper []byte) string {
 
 const lostFound = "lost+found"
 
-var lostFoundName = regexp.MustCompile(`^lost\+found(-[1-9][0-9]*)?$`)
+// lostFoundName is compiled when it is first needed: every start of the program would pay for it.
+var lostFoundName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^lost\+found(-[1-9][0-9]*)?$`) })
 
 // noteTop remembers the names at the top that lost+found would run into.
 func (s *salvage) noteTop(e *index.Entry) {
@@ -235,7 +237,7 @@ func (s *salvage) noteTop(e *index.Entry) {
 		return
 	}
 	top := e.Path.Components()[0]
-	if lostFoundName.MatchString(top) {
+	if lostFoundName().MatchString(top) {
 		if s.topNames == nil {
 			s.topNames = make(map[string]bool)
 		}

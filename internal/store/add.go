@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -25,7 +26,13 @@ type Source struct {
 	// another goroutine than Add's. nil for everything but files.
 	Open    func() (Reader, index.Entry, error)
 	NoDedup bool // store the content even when an equal one is there
+	// Stored is the committed entry of the same path when its content is to stay: then nothing is opened, and
+	// only what else differs is stored anew.
+	Stored *index.Entry
 }
+
+// reads reports whether the source is opened at all.
+func (s *Source) reads() bool { return s.Open != nil && s.Stored == nil }
 
 // Reader is an open source.
 type Reader interface {
@@ -40,6 +47,7 @@ type Added struct {
 	Path         pathsafe.Path
 	Bytes        int64
 	Deduplicated bool  // an equal content was there
+	Unchanged    bool  // of a source with Stored: that is how it is stored already
 	Err          error // the source was left out, a stored older version stays; the transaction goes on
 }
 
@@ -50,15 +58,30 @@ var ErrSourceChanged = errors.New("changed while it was read")
 type item struct {
 	src    Source
 	entry  index.Entry
-	data   *[]byte // a small file's bytes
+	data   *[]byte   // a small file's bytes
+	units  []*[]byte // those of a larger one, cut into frames
 	digest format.Digest
-	large  bool
+	large  bool // place reads it
+	weight int64
 	err    error
 	done   chan struct{} // closed when a worker has read the file; nil when no worker does
 }
 
-// Add stores sources, in their order. Workers read small files and compress and seal frames;
-// everything that decides a number or an offset happens in input order. done, if not nil, is
+// recycle gives up the buffers that nobody has taken over.
+func (it *item) recycle() {
+	if it.data != nil {
+		putBuf(it.data)
+		it.data = nil
+	}
+	for _, b := range it.units {
+		putBuf(b)
+	}
+	it.units = nil
+}
+
+// Add stores sources, in their order. Workers read and digest all but the largest files, compress and seal
+// frames; everything that decides a number or an offset happens in input order. Memory is bounded by the bytes
+// on their way, whatever the number and the size of the sources. done, if not nil, is
 // told in input order what became of each. An error of the archive ends it and dooms the transaction.
 func (t *Tx) Add(ctx context.Context, sources iter.Seq[Source], done func(Added)) error {
 	if err := t.usableErr(); err != nil {
@@ -83,13 +106,19 @@ func (t *Tx) Add(ctx context.Context, sources iter.Seq[Source], done func(Added)
 	ctx, cancel := context.WithCancel(ctx)
 	order := make(chan *item, 64)
 	fed := make(chan struct{})
+	flight := newBudget(inFlight(t.a.opt.Jobs))
+	release := context.AfterFunc(ctx, flight.wake)
+	defer release()
 	go func() {
 		defer close(fed)
 		defer close(order)
 		for src := range sources {
 			it := &item{src: src}
-			if src.Open != nil && src.Entry.Size >= 0 && src.Entry.Size <= smallMax {
-				it.done = make(chan struct{})
+			if src.reads() && src.Entry.Size >= 0 && src.Entry.Size <= wholeMax {
+				it.done, it.weight = make(chan struct{}), src.Entry.Size
+				if !flight.take(ctx, it.weight) {
+					return
+				}
 			}
 			select {
 			case order <- it:
@@ -117,12 +146,14 @@ func (t *Tx) Add(ctx context.Context, sources iter.Seq[Source], done func(Added)
 		if err = t.place(ctx, it, done); err != nil {
 			break
 		}
+		flight.give(it.weight)
 	}
 	cancel()
 	for it := range order {
 		if it.done != nil {
 			<-it.done
 		}
+		it.recycle()
 	}
 	<-fed
 	if err == nil {
@@ -134,42 +165,47 @@ func (t *Tx) Add(ctx context.Context, sources iter.Seq[Source], done func(Added)
 	return nil
 }
 
-// fetch reads a small file whole, twice when the first reading is not consistent, and leaves a large
-// one to place. Safe for concurrent use.
+// fetch reads a file whole, twice when the first reading is not consistent, and leaves one that is too large
+// for that to place. Safe for concurrent use.
 func (t *Tx) fetch(it *item) {
 	it.entry = it.src.Entry
-	if it.src.Open == nil {
+	if !it.src.reads() {
 		return
 	}
-	if it.entry.Size < 0 || it.entry.Size > smallMax {
+	if it.entry.Size < 0 || it.entry.Size > wholeMax {
 		it.large = true
 		return
 	}
-	defer since(&t.a.stats.read, time.Now())
 	for range 2 {
-		if it.err = it.read(); !errors.Is(it.err, ErrSourceChanged) {
+		if it.err = t.read(it); !errors.Is(it.err, ErrSourceChanged) {
 			return
 		}
 	}
 }
 
-func (it *item) read() error {
+func (t *Tx) read(it *item) error {
+	start := time.Now()
+	defer func() { since(&t.a.stats.read, start) }()
+	it.recycle()
 	r, entry, err := it.src.Open()
 	if err != nil {
 		return err
 	}
 	defer r.Close()
 	it.entry = entry
-	if entry.Size < 0 || entry.Size > smallMax {
-		it.large = true
+	switch {
+	case entry.Size < 0 || entry.Size > max(it.src.Entry.Size, smallMax):
+		it.large = true // more than the budget has been told of
 		return nil
+	case entry.Size > smallMax:
+		since(&t.a.stats.read, start)
+		err := t.readUnits(it, r)
+		start = time.Now() // it takes the time itself
+		return err
 	}
-	if it.data == nil || cap(*it.data) < int(entry.Size)+1 {
-		it.data = getBuf(int(entry.Size) + 1)
-	}
-	b := (*it.data)[:entry.Size+1] // one more, to see a file that has grown
-	n, err := io.ReadFull(r, b)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+	it.data = getBuf(int(entry.Size) + 1) // one more, to see a file that has grown
+	n, err := readFull(r, *it.data)
+	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
 	if err := r.Check(); err != nil {
@@ -178,8 +214,10 @@ func (it *item) read() error {
 	if int64(n) != entry.Size {
 		return fmt.Errorf("%w: %d bytes read of %d", ErrSourceChanged, n, entry.Size)
 	}
-	*it.data = b[:n]
-	it.digest = blake3.Sum256(b[:n])
+	*it.data = (*it.data)[:n]
+	start = lap(&t.a.stats.read, start)
+	it.digest = blake3.Sum256(*it.data)
+	start = lap(&t.a.stats.digest, start)
 	return nil
 }
 
@@ -191,16 +229,23 @@ func (t *Tx) place(ctx context.Context, it *item, done func(Added)) error {
 	if err := t.pipe.failure(); err != nil {
 		return err
 	}
-	if it.data != nil {
-		defer putBuf(it.data)
-	}
+	defer it.recycle()
 	out := Added{Path: it.src.Entry.Path, Err: it.err}
-	if it.err == nil && it.src.Open != nil {
+	if it.src.Stored != nil {
+		var err error
+		if out.Unchanged, err = t.keep(it); err != nil {
+			return err
+		}
+		out.Bytes = it.entry.Size
+	} else if it.err == nil && it.src.Open != nil {
 		var n uint64
 		var err error
-		if it.large {
+		switch {
+		case it.large:
 			n, out.Deduplicated, out.Err, err = t.storeLarge(ctx, it)
-		} else if len(*it.data) > 0 {
+		case it.units != nil:
+			n, out.Deduplicated, err = t.storeUnits(it)
+		case len(*it.data) > 0:
 			n, out.Deduplicated, err = t.storeSmall(it)
 		}
 		if err != nil {
@@ -214,12 +259,30 @@ func (t *Tx) place(ctx context.Context, it *item, done func(Added)) error {
 			out.Err = fmt.Errorf("%w: %v", ErrUnstorable, err)
 		}
 	}
-	if out.Err == nil {
-		t.sum.PlainBytes += out.Bytes
+	if out.Err == nil && !out.Unchanged {
+		if it.src.reads() {
+			t.sum.PlainBytes += out.Bytes
+		}
 		t.entries.put(&it.entry)
 	}
 	done(out)
 	return nil
+}
+
+// keep makes the item's entry one with the content of the stored entry; same means that the two are equal.
+func (t *Tx) keep(it *item) (same bool, err error) {
+	e, old := &it.entry, it.src.Stored
+	e.Content, e.Size, e.Sparse, e.Unknown = old.Content, old.Size, old.Sparse, old.Unknown
+	t.scratch = index.AppendEntry(t.scratch[:0], e)
+	n := len(t.scratch)
+	t.scratch = index.AppendEntry(t.scratch, old)
+	if bytes.Equal(t.scratch[:n], t.scratch[n:]) || e.Content == 0 {
+		return bytes.Equal(t.scratch[:n], t.scratch[n:]), nil
+	}
+	if err := t.committed(e.Content); err != nil {
+		return false, err
+	}
+	return false, t.reference(e.Content, 1)
 }
 
 // storeSmall puts a file into the open pack of its class.
@@ -235,21 +298,19 @@ func (t *Tx) storeSmall(it *item) (n uint64, dup bool, err error) {
 }
 
 func (t *Tx) newContent(c newContent, private bool) uint64 {
-	n := t.firstContent + uint64(len(t.fresh))
-	t.fresh = append(t.fresh, c)
+	n := t.nextContent()
+	t.fresh.add(c)
 	if !private {
-		t.dupes[binary.LittleEndian.Uint64(c.digest[:])] = n
+		t.dupes.add(&t.fresh, int(n-t.firstContent))
 	}
 	return n
 }
 
 // duplicate finds a content with this digest, adds a reference to it and returns its number, or 0.
 func (t *Tx) duplicate(d format.Digest, size int64) (uint64, error) {
-	if n := t.dupes[binary.LittleEndian.Uint64(d[:])]; n != 0 {
-		if c := &t.fresh[n-t.firstContent]; c.digest == d && c.size == size && c.refs > 0 {
-			c.refs++
-			return n, nil
-		}
+	if i, ok := t.dupes.find(&t.fresh, &d, size); ok {
+		t.fresh.at(i).refs++
+		return t.firstContent + uint64(i), nil
 	}
 	root := t.base.tree(index.Digests)
 	if root.Height == 0 {
@@ -314,4 +375,4 @@ func (t *Tx) soundFrame(number uint64) (bool, error) {
 	return err == nil, nil
 }
 
-func (t *Tx) level() frames.Level { return frames.Level(t.base.commit.Options.Level) }
+func (t *Tx) level() frames.Level { return t.base.level() }

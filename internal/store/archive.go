@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"iter"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/zeebo/blake3"
@@ -40,6 +41,7 @@ type Options struct {
 	LockTimeout  time.Duration  // how long a writer waits for another; 0: 10 s; negative: not at all
 	Jobs         int            // workers; 0: AutoJobs
 	CacheBytes   int64          // of decoded frames and nodes; 0: 32 MiB
+	Trust        Trust          // what a handle that lives long may leave out
 	Reproducible bool           // Entropy depends on nothing but the change; an archive changed without is reproducible no more
 	ExpectRoot   *format.Digest // refuse (ErrAuth) an archive in any other state
 
@@ -93,8 +95,12 @@ type Archive struct {
 	leftover bool      // an interrupted rotation has left a file beside it
 	id       format.ID // of the archive
 	sector   int64
-	cache    *cache
+	cache    cache
 	stats    counters
+	trust    atomic.Pointer[trust]
+	recent   recent
+	packs    [packClasses]packReader
+	finder   [2]finder // of the trees contents and frames
 	writer   bool
 	temp     vfs.Temp // not nil until a created archive has its name
 	locked   bool     // readers: the generation is locked
@@ -140,7 +146,7 @@ func (a *Archive) loadView(s *journal.Super) (*view, error) {
 	}
 	a.id, a.sector = s.Archive, s.Sector
 	v := &view{super: s, commit: c, root: rootOf(s, raw)}
-	if err := a.trusted(v); err != nil {
+	if err := a.authentic(v); err != nil {
 		return nil, err
 	}
 	cur := format.NewCursor(c.Trees, "root record", s.CommitOff)
@@ -181,13 +187,15 @@ func Open(ctx context.Context, name string, o Options) (*Archive, error) {
 }
 
 func newArchive(name string, f vfs.File, o Options) *Archive {
-	a := &Archive{name: name, f: f, opt: o}
-	a.cache = newCache(o.CacheBytes, &a.stats)
+	a := &Archive{name: name, opt: o}
+	a.f = countedFile{f, &a.stats}
+	a.cache.budget, a.cache.stats = o.CacheBytes, &a.stats
 	return a
 }
 
 // openRead takes the current generation under the publish lock, so that it cannot be one whose
-// publication is not yet synced, and then holds it against cleanup.
+// publication is not yet synced, and then holds it against cleanup. It writes nothing,
+// but syncs when it is not certain that the generation is durable.
 func (a *Archive) openRead(ctx context.Context) error {
 	for range 100 {
 		err := lockWait(ctx, a.f, publishLock, false, a.opt.LockTimeout)
@@ -219,11 +227,17 @@ func (a *Archive) openRead(ctx context.Context) error {
 			if !ok {
 				continue // a cleanup is looking at this range; it takes a moment
 			}
-			again, err := journal.ReadCopies(a.f)
+			moved, err := c.Moved(a.f)
+			if moved && err == nil {
+				var again *journal.Copies
+				if again, err = journal.ReadCopies(a.f); err == nil {
+					moved = again.Current.Generation != gen
+				}
+			}
 			if err != nil {
 				return err
 			}
-			if again.Current.Generation != gen {
+			if moved {
 				if err := a.f.Unlock(genBase+int64(gen), 1); err != nil {
 					return err
 				}
@@ -231,11 +245,33 @@ func (a *Archive) openRead(ctx context.Context) error {
 			}
 			a.locked = true
 		}
+		if err := a.lasting(c); err != nil {
+			return err
+		}
 		a.copies = c
 		a.cur, err = a.enter(ctx, c.Current)
 		return err
 	}
 	return &format.Error{Kind: format.ErrBusy, Offset: -1, Detail: "the archive changed faster than it could be opened"}
+}
+
+// lasting makes sure that no power cut takes back the generation that a reader is given: a writer that was killed
+// while it published, or before the name of a new archive was durable, has left it in the system's cache.
+func (a *Archive) lasting(c *journal.Copies) error {
+	first, sure := c.Current.Generation == 1, c.AllEqual()
+	if first {
+		sure = sure && c.Marked()
+	}
+	if sure || skip(noReaderSync) {
+		return nil
+	}
+	if err := a.f.Sync(); err != nil {
+		return fmt.Errorf("making the state that is read durable: %w", err)
+	}
+	if first {
+		return a.syncName()
+	}
+	return nil
 }
 
 // Recheck tells a reader that could not lock its generation whether what it read may have been wiped

@@ -38,6 +38,7 @@ const (
 	noSyncAfterTruncate
 	sizeNotChecked
 	noNameSyncInRecovery
+	noReaderSync
 	mutants // how many
 )
 

@@ -14,16 +14,16 @@ import (
 
 // Piece is a part of a file as Bulk delivers it. Data is valid during the call only.
 type Piece struct {
-	Entry *index.Entry
+	Entry *index.Entry // the same pointer for all pieces of a file, and for no other file
 	Off   int64
 	Data  []byte
 	Err   error // this part is damaged; Data is empty
 }
 
-// Bounds of a batch, and of what one read of the archive fetches.
+// Bounds of a batch, and of what one read of the archive fetches for several frames.
 const (
 	bulkEntries = 8192
-	bulkRead    = 1 << 20
+	bulkRead    = 64 << 10
 )
 
 // want is a run of bytes that an entry needs: from position in of a frame on, for a run of several
@@ -36,6 +36,8 @@ type want struct {
 	off     int64 // position in the file
 }
 
+var wantLists = sync.Pool{New: func() any { w := make([]want, 0, 512); return &w }}
+
 // Bulk reads files whole: every frame that they need is read and decoded once per batch of entries, by
 // the handle's workers, which call fn concurrently and in no particular order (in file order of the
 // frames with one job). Entries that are not files are passed over; an empty file gives one piece
@@ -43,8 +45,14 @@ type want struct {
 // entries, and an input error end it.
 func (a *Archive) Bulk(ctx context.Context, entries iter.Seq2[index.Entry, error], fn func(Piece) error) error {
 	b := &bulk{a: a, v: a.view(), fn: fn}
-	b.contents = numbers{it: index.NewIter(a, index.Contents, b.v.tree(index.Contents)), record: "contents tree"}
-	b.frames = numbers{it: index.NewIter(a, index.Frames, b.v.tree(index.Frames)), record: "frames tree"}
+	b.contents, b.frames = a.records(index.Contents, b.v), a.records(index.Frames, b.v)
+	wants := wantLists.Get().(*[]want)
+	b.wants = *wants
+	defer func() {
+		clear(b.wants[:cap(b.wants)]) // the pool keeps no entry alive
+		*wants = b.wants[:0]
+		wantLists.Put(wants)
+	}()
 	for e, err := range entries {
 		if err == nil {
 			err = b.add(e)
@@ -66,36 +74,8 @@ type bulk struct {
 	entries          []index.Entry // the chunk being filled
 	count            int           // entries in the batch
 	wants            []want
-	contents, frames numbers
-}
-
-// numbers looks records up by number from where the last one stood: files in path order mostly have
-// ascending numbers.
-type numbers struct {
-	it     *index.Iter
-	valid  bool
-	record string
-}
-
-func (s *numbers) get(n uint64) ([]byte, error) {
-	var buf [8]byte
-	key := index.AppendNumKey(buf[:0], n)
-	if s.valid && string(s.it.Key()) == string(key) {
-		return s.it.Value(), nil
-	}
-	if s.valid {
-		s.valid = s.it.Next()
-	}
-	if !s.valid || string(s.it.Key()) != string(key) {
-		s.valid = s.it.Seek(key)
-	}
-	if err := s.it.Err(); err != nil {
-		return nil, err
-	}
-	if !s.valid || string(s.it.Key()) != string(key) {
-		return nil, format.Corrupt(s.record, -1, "number %d is missing", n)
-	}
-	return s.it.Value(), nil
+	content          index.Content // the latest one
+	contents, frames records
 }
 
 func (b *bulk) add(e index.Entry) error {
@@ -104,7 +84,7 @@ func (b *bulk) add(e index.Entry) error {
 	}
 	// In chunks that are never moved: pieces point at the entries.
 	if len(b.entries) == cap(b.entries) {
-		b.entries = make([]index.Entry, 0, 256)
+		b.entries = make([]index.Entry, 0, 64)
 	}
 	b.entries = append(b.entries, e)
 	p := &b.entries[len(b.entries)-1]
@@ -115,13 +95,13 @@ func (b *bulk) add(e index.Entry) error {
 	if e.Content == 0 {
 		return b.fn(Piece{Entry: p})
 	}
-	var c index.Content
+	c := &b.content
 	value, err := b.contents.get(e.Content)
 	if err == nil {
-		c, err = index.DecodeContent(value)
+		err = c.Decode(value)
 	}
 	if err == nil {
-		err = b.v.plausible(&c)
+		err = b.v.plausible(c)
 	}
 	if err == nil && c.Size != e.Size {
 		err = format.Corrupt("entry", -1, "its size disagrees with its content's")
@@ -141,14 +121,24 @@ func (b *bulk) add(e index.Entry) error {
 type group struct {
 	refs  []frameRef
 	wants [][]want // per frame; positions are within the frame
-	size  int64    // from the first stored byte to the end of the last frame
+}
+
+var groups = sync.Pool{New: func() any { return new(group) }}
+
+func (g *group) release() {
+	clear(g.wants)
+	g.refs, g.wants = g.refs[:0], g.wants[:0]
+	groups.Put(g)
 }
 
 // run reads what the batch needs.
 func (b *bulk) run(ctx context.Context) error {
-	slices.SortStableFunc(b.wants, func(x, y want) int {
+	order := func(x, y want) int {
 		return cmp.Or(cmp.Compare(x.frame, y.frame), cmp.Compare(x.unit, y.unit), cmp.Compare(x.in, y.in), cmp.Compare(x.len, y.len))
-	})
+	}
+	if !slices.IsSortedFunc(b.wants, order) {
+		slices.SortStableFunc(b.wants, order)
+	}
 	err := b.dispatch(ctx)
 	b.count, b.wants = 0, b.wants[:0]
 	return err
@@ -158,6 +148,7 @@ func (b *bulk) dispatch(ctx context.Context) error {
 	jobs := b.a.opt.Jobs
 	if jobs == 1 {
 		return b.groups(ctx, func(g *group) error {
+			defer g.release()
 			if err := ctx.Err(); err != nil {
 				return err
 			}
@@ -176,6 +167,7 @@ func (b *bulk) dispatch(ctx context.Context) error {
 						cancel(err)
 					}
 				}
+				g.release()
 			}
 		})
 	}
@@ -211,6 +203,14 @@ func (b *bulk) groups(ctx context.Context, emit func(*group) error) error {
 		if err != nil {
 			return b.damaged(ws, err)
 		}
+		if slices.ContainsFunc(ws, ref.lacks) {
+			if err := b.lacking(&ref, ws); err != nil {
+				return err
+			}
+			if ws = slices.DeleteFunc(slices.Clone(ws), ref.lacks); len(ws) == 0 {
+				return nil
+			}
+		}
 		end := ref.ext.End()
 		if g != nil {
 			last := g.refs[len(g.refs)-1].ext.End()
@@ -221,11 +221,10 @@ func (b *bulk) groups(ctx context.Context, emit func(*group) error) error {
 			}
 		}
 		if g == nil {
-			g = &group{}
+			g = groups.Get().(*group)
 		}
 		g.refs = append(g.refs, ref)
 		g.wants = append(g.wants, ws)
-		g.size = end - g.refs[0].ext.Off
 		return nil
 	}
 	for i := 0; i < len(b.wants); {
@@ -263,20 +262,33 @@ func (b *bulk) groups(ctx context.Context, emit func(*group) error) error {
 	return flush()
 }
 
+// lacks reports whether a want reaches past the end of the frame.
+func (f *frameRef) lacks(w want) bool {
+	return w.in < 0 || w.len <= 0 || w.in+w.len > int64(f.Plain)
+}
+
+// lacking reports the wants that a frame lacks.
+func (b *bulk) lacking(f *frameRef, ws []want) error {
+	for i, w := range ws {
+		if f.lacks(w) {
+			if err := b.damaged(ws[i:i+1], format.Corrupt("content", -1, "it reaches past the end of frame %d", f.Number)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 func (b *bulk) ref(number uint64) (frameRef, error) {
 	value, err := b.frames.get(number)
 	if err != nil {
 		return frameRef{}, err
 	}
-	r, err := index.DecodeFrameLean(value, b.a.suite.TagSize(), b.a.sector)
-	if err != nil {
-		return frameRef{}, err
-	}
-	f := toRef(number, &r)
-	return f, b.a.checkRef(&f)
+	return b.a.decodeRef(number, value)
 }
 
 func (b *bulk) damaged(ws []want, err error) error {
+	b.a.DropTrust()
 	for _, w := range ws {
 		if e := b.fn(Piece{Entry: w.entry, Off: w.off, Err: err}); e != nil {
 			return e
@@ -285,11 +297,14 @@ func (b *bulk) damaged(ws []want, err error) error {
 	return nil
 }
 
-// read fetches a group with one read, verifies and decodes its frames and delivers the pieces.
+// read fetches a group with one read, or a long raw frame in parts, verifies and decodes it and delivers the pieces.
 func (b *bulk) read(g *group) error {
 	t := b.a.suite.TagSize()
+	if first := &g.refs[0]; first.BlockShift != 0 && first.Class == frames.NoPack && int64(first.Stored) > rawPiece {
+		return b.readParts(first, g.wants[0])
+	}
 	base := g.refs[0].storedOff(t)
-	end := g.refs[len(g.refs)-1]
+	end := &g.refs[len(g.refs)-1]
 	n := end.storedOff(t) + int64(end.Stored) + int64(end.TableSize(t)) - base
 	buf := getBuf(int(n))
 	defer putBuf(buf)
@@ -325,52 +340,95 @@ func (b *bulk) deliver(ref *frameRef, stored []byte, ws []want) error {
 	case ref.BlockShift != 0:
 		var t *frames.Table
 		if t, err = frames.CheckTable(b.a.suite, b.a.id, &ref.Info, stored[ref.Stored:]); err == nil {
-			// Block by block, so that one damaged block costs only the files that lie in it.
-			return b.deliverBlocks(ref, t, plain, ws)
+			return b.deliverBlocks(ref, t, plain, 0, ws)
 		}
 	case ref.Codec == frames.Raw:
 		_, err = frames.Check(b.a.suite, b.a.id, &ref.Info, plain)
 		b.a.stats.BlocksVerified.Add(1)
 	default:
-		out := getBuf(int(ref.Plain) + frames.Slack)
+		out := getBuf(int(ref.Plain))
 		defer putBuf(out)
-		err = b.a.decodeFrame(ref, plain, (*out)[:ref.Plain])
-		plain = (*out)[:ref.Plain]
+		err = b.a.decodeFrame(ref, plain, *out)
+		plain = *out
 	}
 	if err != nil {
 		return b.damaged(ws, err)
 	}
 	for _, w := range ws {
-		if err := b.piece(ref, plain, w); err != nil {
+		if err := b.piece(plain, 0, w); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (b *bulk) deliverBlocks(ref *frameRef, t *frames.Table, plain []byte, ws []want) error {
-	bad := make(map[int]error)
-	for k := range ref.Blocks() {
-		lo, hi := t.BlockRange(k)
+// readParts reads a raw frame with blocks in parts.
+func (b *bulk) readParts(ref *frameRef, ws []want) error {
+	size := b.a.suite.TagSize()
+	table := getBuf(ref.TableSize(size))
+	defer putBuf(table)
+	t, err := b.a.readTable(ref, *table)
+	if err != nil {
+		return b.damaged(ws, err)
+	}
+	part := max(rawPiece, int64(1)<<ref.BlockShift)
+	buf := getBuf(int(min(part, int64(ref.Stored))))
+	defer putBuf(buf)
+	var some []want
+	for at := int64(0); at < int64(ref.Stored); at += part {
+		p := (*buf)[:min(part, int64(ref.Stored)-at)]
+		some = within(some[:0], ws, at, int64(len(p)))
+		if err = b.a.pread(p, ref.storedOff(size)+at, "frame"); err == nil {
+			err = b.deliverBlocks(ref, t, p, at, some)
+		} else {
+			err = b.damaged(some, err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// within appends to some what of wants lies in n bytes of a frame from position at on.
+func within(some, wants []want, at, n int64) []want {
+	for _, w := range wants {
+		if lo, hi := max(w.in, at), min(w.in+w.len, at+n); lo < hi {
+			w.off += lo - w.in
+			w.in, w.len = lo, hi-lo
+			some = append(some, w)
+		}
+	}
+	return some
+}
+
+// deliverBlocks verifies whole blocks of a frame, those from position at on, and hands out what is wanted of
+// them. Block by block, so that one damaged block costs only the files that lie in it.
+func (b *bulk) deliverBlocks(ref *frameRef, t *frames.Table, plain []byte, at int64, ws []want) error {
+	var bad map[int64]error
+	for pos := at; pos < at+int64(len(plain)); {
+		k := pos >> ref.BlockShift
+		lo, hi := t.BlockRange(int(k))
 		b.a.stats.BlocksVerified.Add(1)
-		if err := t.Open(k, plain[lo:hi]); err != nil {
+		if err := t.Open(int(k), plain[lo-at:hi-at]); err != nil {
+			if bad == nil {
+				bad = make(map[int64]error)
+			}
 			bad[k] = err
 		}
+		pos = hi
 	}
 	for _, w := range ws {
 		var err error
-		if len(bad) > 0 && w.len > 0 {
-			for k := w.in >> ref.BlockShift; k <= (w.in+w.len-1)>>ref.BlockShift; k++ {
-				if bad[int(k)] != nil {
-					err = bad[int(k)]
-					break
-				}
+		if bad != nil {
+			for k := w.in >> ref.BlockShift; k <= (w.in+w.len-1)>>ref.BlockShift && err == nil; k++ {
+				err = bad[k]
 			}
 		}
 		if err != nil {
 			err = b.damaged([]want{w}, err)
 		} else {
-			err = b.piece(ref, plain, w)
+			err = b.piece(plain, at, w)
 		}
 		if err != nil {
 			return err
@@ -379,9 +437,8 @@ func (b *bulk) deliverBlocks(ref *frameRef, t *frames.Table, plain []byte, ws []
 	return nil
 }
 
-func (b *bulk) piece(ref *frameRef, plain []byte, w want) error {
-	if w.in < 0 || w.len <= 0 || w.in+w.len > int64(len(plain)) {
-		return b.damaged([]want{w}, format.Corrupt("content", -1, "it reaches past the end of frame %d", ref.Number))
-	}
-	return b.fn(Piece{Entry: w.entry, Off: w.off, Data: plain[w.in : w.in+w.len]})
+// piece hands out what is wanted of a frame's plain bytes from position at on.
+func (b *bulk) piece(plain []byte, at int64, w want) error {
+	lo := w.in - at
+	return b.fn(Piece{Entry: w.entry, Off: w.off, Data: plain[lo : lo+w.len]})
 }

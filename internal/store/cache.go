@@ -17,41 +17,43 @@ type cacheKey struct {
 
 const (
 	cacheNode  uint8 = 1 // *index.Node
-	cacheFrame uint8 = 2 // decoded plain bytes
-	cacheTable uint8 = 3 // *frames.Table
+	cacheFrame uint8 = 2 // all plain bytes of a frame
+	cacheHead  uint8 = 3 // the first plain bytes of a compressed frame
+	cacheTable uint8 = 4 // *frames.Table
 )
 
 // cache is a bounded SIEVE cache (Zhang et al., NSDI 2024: one visited bit, a hand that moves from old
 // to new) of shared, immutable values. Concurrent misses of one key load it once. A value larger
-// than a quarter of the budget is returned but not kept.
+// than a quarter of the budget is returned but not kept. The zero value with a budget is ready.
 type cache struct {
-	mu      sync.Mutex
-	budget  int64
-	used    int64
-	m       map[cacheKey]*cacheItem
-	flights map[cacheKey]*flight
-	head    *cacheItem // newest
-	tail    *cacheItem // oldest
-	hand    *cacheItem
-	stats   *counters
+	mu     sync.Mutex
+	budget int64
+	used   int64
+	m      map[cacheKey]*cacheItem // made with the first item: opening an archive needs none
+	head   *cacheItem              // newest
+	tail   *cacheItem              // oldest
+	hand   *cacheItem
+	stats  *counters
 }
 
+// cacheItem is a value, or the place of one that is being loaded: then it is in the map and not yet in
+// the list, and done is made by the first who waits for it.
 type cacheItem struct {
 	key          cacheKey
 	value        any
+	err          error
 	size         int64
+	loading      bool
 	visited      bool
+	done         chan struct{}
 	newer, older *cacheItem
 }
 
-type flight struct {
-	done  chan struct{}
-	value any
-	err   error
-}
-
-func newCache(budget int64, stats *counters) *cache {
-	return &cache{budget: budget, m: map[cacheKey]*cacheItem{}, flights: map[cacheKey]*flight{}, stats: stats}
+// has reports whether the value of k is there or being loaded.
+func (c *cache) has(k cacheKey) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.m[k] != nil
 }
 
 // get returns the value of k, loading it when it is not there. load returns the value's size in
@@ -59,39 +61,48 @@ func newCache(budget int64, stats *counters) *cache {
 func (c *cache) get(k cacheKey, load func() (any, int64, error)) (any, error) {
 	c.mu.Lock()
 	if it := c.m[k]; it != nil {
-		it.visited = true
-		c.mu.Unlock()
 		c.stats.CacheHits.Add(1)
-		return it.value, nil
-	}
-	if f := c.flights[k]; f != nil {
+		if !it.loading {
+			it.visited = true
+			c.mu.Unlock()
+			return it.value, nil
+		}
+		if it.done == nil {
+			it.done = make(chan struct{})
+		}
 		c.mu.Unlock()
-		c.stats.CacheHits.Add(1)
-		<-f.done
-		return f.value, f.err
+		<-it.done
+		return it.value, it.err
 	}
-	f := &flight{done: make(chan struct{})}
-	c.flights[k] = f
+	it := &cacheItem{key: k, loading: true}
+	if c.m == nil {
+		c.m = make(map[cacheKey]*cacheItem)
+	}
+	c.m[k] = it
 	c.mu.Unlock()
 	c.stats.CacheMisses.Add(1)
 
 	value, size, err := load()
-	f.value, f.err = value, err
 	c.mu.Lock()
-	delete(c.flights, k)
+	it.value, it.err, it.loading = value, err, false
 	if err == nil && size <= c.budget/4 {
-		c.insert(k, value, size)
+		c.insert(it, size)
+	} else {
+		delete(c.m, k)
 	}
 	c.mu.Unlock()
-	close(f.done)
+	if it.done != nil { // nobody finds the item loading any more
+		close(it.done)
+	}
 	return value, err
 }
 
-func (c *cache) insert(k cacheKey, value any, size int64) {
+// insert puts a loaded item, which is in the map, at the head of the list.
+func (c *cache) insert(it *cacheItem, size int64) {
 	for c.used+size > c.budget && c.tail != nil {
 		c.evict()
 	}
-	it := &cacheItem{key: k, value: value, size: size, older: c.head}
+	it.size, it.older = size, c.head
 	if c.head != nil {
 		c.head.newer = it
 	}
@@ -99,7 +110,6 @@ func (c *cache) insert(k cacheKey, value any, size int64) {
 	if c.tail == nil {
 		c.tail = it
 	}
-	c.m[k] = it
 	c.used += size
 }
 

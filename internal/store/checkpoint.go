@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 
 	"lockbox/internal/format"
 	"lockbox/internal/index"
@@ -121,7 +122,8 @@ const truncateMin = 1 << 20
 
 // giveBack lowers the logical end below free extents at the end of the archive: those that were just wiped
 // and, as long as the transaction has enough other room, those that the free tree names. Without that
-// room it would write past the lowered end, into extents that the committed root does not announce.
+// room it would write past the lowered end, into extents that the committed root does not announce. The
+// archive's reserve stays.
 func (t *Tx) giveBack(clean *[]journal.Planned, edits *freeEdits) {
 	end := t.space.end
 	set := *clean
@@ -142,6 +144,15 @@ func (t *Tx) giveBack(clean *[]journal.Planned, edits *freeEdits) {
 		edits.drop(n)
 		taken = append(taken, n)
 		end = n.Ext.Off
+	}
+	free := totalLen(set) + totalLen(t.space.usable) + int64(t.base.commit.Counters.FreeBytes) + edits.free
+	for _, n := range taken {
+		free -= n.Ext.Len
+	}
+	if short := t.base.reserve(end) - max(free, 0); short > 0 {
+		keep := format.Extent{Off: end, Len: min(format.AlignUp(short, t.a.sector), t.space.end-end)}
+		set = append(slices.Clip(set), journal.Planned{Extent: keep, Generation: t.base.super.Generation})
+		end = keep.End()
 	}
 	if t.space.end-end >= max(truncateMin, t.space.end/16) && (len(taken) == 0 || totalLen(set)+totalLen(t.space.usable) >= stageRefill) {
 		for _, n := range taken {

@@ -60,7 +60,7 @@ func (t *Tx) commit(ctx context.Context) error {
 		return err
 	}
 	t.retireKeys()
-	retire, edits, err := t.sets()
+	retire, edits, err := t.sets(&roots)
 	if err != nil {
 		return err
 	}
@@ -83,11 +83,11 @@ func (t *Tx) commit(ctx context.Context) error {
 
 // idle reports that the transaction has nothing to publish.
 func (t *Tx) idle() bool {
-	if len(t.entries.ops) > 0 || len(t.gone) > 0 || len(t.frames) > 0 || t.compact != nil || t.keys != nil {
+	if len(t.entries.ops) > 0 || len(t.gone) > 0 || t.frames.len() > 0 || t.compact != nil || t.restage || t.keys != nil {
 		return false
 	}
-	for i := range t.fresh {
-		if t.fresh[i].refs > 0 {
+	for _, c := range t.fresh.all() {
+		if c.refs > 0 {
 			return false
 		}
 	}
@@ -101,6 +101,7 @@ func (t *Tx) abandon() error { return t.a.scrub(t) }
 // all copies before the file gets its name.
 func (t *Tx) publish(ctx context.Context, c *journal.Commit, roots [5]index.Root) error {
 	a := t.a
+	defer since(&a.stats.commit, time.Now())
 	c.Options.Reproducible = c.Options.Reproducible && a.opt.Reproducible
 	for _, r := range roots {
 		c.Trees = r.Append(c.Trees, a.suite.TagSize())
@@ -190,6 +191,7 @@ func (a *Archive) publishPair(ctx context.Context, v *view) error {
 		return fmt.Errorf("publishing generation %d: %w: %w", v.super.Generation, ErrOutcomeUnknown, err)
 	}
 	a.cur, a.copies = v, a.copies.Written(v.super, pair)
+	a.trust.Store(&trust{v: v}) // before anything is wiped
 	if skip(singleSlotInPlace) {
 		a.copies = a.copies.Written(v.super, 1-pair)
 	}
@@ -232,6 +234,7 @@ func (a *Archive) publishNew(ctx context.Context, v *view) error {
 	}
 	a.temp = nil
 	a.cur, a.copies = v, (&journal.Copies{}).Written(v.super, 0, 1)
+	a.trust.Store(&trust{v: v})
 	// Only now: whoever finds the mark may rely on the name as well. Without it the next writer repairs what
 	// needs no repair; the archive is there all the same.
 	a.clean = journal.WriteMark(writerAt{a}, v.super) == nil

@@ -34,8 +34,9 @@ type CompactSummary struct {
 // compactGrowth is how much larger than before, beside room for the index, the file may be on the way.
 const compactGrowth = 64 << 20
 
-// slack is what is not worth a compaction in an archive that could have size bytes.
-func slack(size int64) int64 { return size/50 + 8<<10 }
+// slack is what is not worth a compaction in an archive that could have size bytes: its reserve and a
+// fiftieth more.
+func (c *compaction) slack(size int64) int64 { return size/50 + c.a.cur.reserve(size) + 8<<10 }
 
 // Compact gives free space back to the file system: it merges packs where that gives fewer, moves
 // frames from the end of the file into free space before them, writes the trees anew and cuts the end off.
@@ -134,7 +135,7 @@ func (c *compaction) run(ctx context.Context) error {
 	if err := c.mergePacks(ctx); err != nil {
 		return err
 	}
-	allowed := slack(c.ideal())
+	allowed := c.slack(c.ideal())
 	if c.merged > 0 {
 		allowed = 0 // what the merging has left is to go
 	}
@@ -153,10 +154,10 @@ func (c *compaction) run(ctx context.Context) error {
 		if err := c.scan(); err != nil {
 			return err
 		}
-		if end-c.a.cur.super.End < slack(c.ideal())/2 {
+		if end-c.a.cur.super.End < c.slack(c.ideal())/2 {
 			break // as far as it goes
 		}
-		allowed = slack(c.ideal())
+		allowed = c.slack(c.ideal())
 	}
 	return c.blocked()
 }
@@ -164,7 +165,7 @@ func (c *compaction) run(ctx context.Context) error {
 // excess is how much larger the archive is than it could be. What its padding adds does not count.
 func (c *compaction) excess() int64 {
 	end := c.a.cur.super.End
-	if p := c.a.cur.commit.Options.Padding; end <= p.Size(c.lastEnd+slack(c.ideal()), c.a.sector) && p != format.PadNone {
+	if p := c.a.cur.commit.Options.Padding; end <= p.Size(c.lastEnd+c.slack(c.ideal()), c.a.sector) && p != format.PadNone {
 		end = c.lastEnd
 	}
 	return end - c.ideal()
@@ -173,7 +174,7 @@ func (c *compaction) excess() int64 {
 // blocked notes what readers keep from being given back.
 func (c *compaction) blocked() error {
 	busy, err := readersBelow(c.a.f, c.a.cur.super.Generation+1)
-	if left := c.excess(); busy && left > slack(c.ideal()) {
+	if left := c.excess(); busy && left > c.slack(c.ideal()) {
 		c.held = left
 	}
 	return err
@@ -392,12 +393,12 @@ func (c *compaction) trees(ctx context.Context, outside func() bool) error {
 	if err := c.scan(); err != nil {
 		return err
 	}
-	if c.lastEnd-c.ideal() <= slack(c.ideal())/4 {
+	if c.lastEnd-c.ideal() <= c.slack(c.ideal())/4 {
 		return nil
 	}
 	need := c.nodes + c.nodes/8 + 64<<10
 	stage := rearrangement{zone: noZone, from: format.DataStart, least: nodeSize, room: compactRoom + need}
-	goal := c.ideal() + slack(c.ideal())
+	goal := c.ideal() + c.slack(c.ideal())
 	if c.lowNode < a.cur.super.End {
 		goal = max(goal, c.lowNode)
 	}

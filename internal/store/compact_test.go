@@ -159,7 +159,7 @@ func TestCompactMergesPacks(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 6))
 	for i := range 40 {
 		files := map[string][]byte{}
-		for k := range packTarget(0) * 4 / 5 / 500 {
+		for k := range packTarget(frames.LevelDefault, 0) * 4 / 5 / 500 {
 			files[fmt.Sprintf("p%02d/f%02d", i, k)] = randomBytes(r, 500)
 		}
 		w.change(func(tx *Tx) { w.add(tx, files) })

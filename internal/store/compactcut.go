@@ -13,10 +13,6 @@ import (
 // cutUsable is how many of its stage extents a cut keeps for itself to write to.
 const cutUsable = 32
 
-// reserve is how much free space a cut leaves in an archive of size bytes, so that something can be removed
-// from it on a full disk.
-func reserve(size, sector int64) int64 { return format.AlignUp(min(size/200, 256<<10), sector) }
-
 // cut publishes a root whose logical end stands right behind the last frame or node, and truncates the
 // file there (C8). Free extents before it stay, in sets as small as an ordinary transaction's. While a
 // reader could need what is to be cut off, or when nothing can be cut off, it does nothing.
@@ -83,7 +79,7 @@ func (c *compaction) cutWith(t *Tx) (bool, error) {
 	}
 	// The transaction's own nodes and commit block go into free extents before end, or right behind it, where
 	// the free tree and the commit block of the generation before stand.
-	near := end + slack(end)/2 + c.freeNodes + v.super.CommitExtent().Len
+	near := end + c.slack(end)/2 + c.freeNodes + v.super.CommitExtent().Len
 	var tail *journal.Planned
 	for i := range t.space.usable {
 		p := &t.space.usable[i]
@@ -149,11 +145,11 @@ func (t *Tx) trim(c *journal.Commit, end int64, tail *journal.Planned) bool {
 		return false
 	case i == last:
 		p := &s.usable[i]
-		p.Len = min(p.Len, need+max(t.a.sector, reserve(end, t.a.sector)))
+		p.Len = min(p.Len, need+max(t.a.sector, t.base.reserve(end)))
 		end = p.End()
 	case last >= 0:
 		p := &s.usable[last]
-		p.Len = min(p.Len, max(t.a.sector, reserve(end, t.a.sector)))
+		p.Len = min(p.Len, max(t.a.sector, t.base.reserve(end)))
 		end = p.End()
 	case tail != nil:
 		end = tail.End() // used up

@@ -56,7 +56,7 @@ func (c *compaction) scan() error {
 		l.frames += r.Ext.Len
 		l.largest = max(l.largest, r.Ext.Len)
 		l.lastEnd = max(l.lastEnd, r.Ext.End())
-		if r.Class < packClasses && int(r.Plain) < packTarget(r.Class) {
+		if r.Class < packClasses && int(r.Plain) < packTarget(v.level(), r.Class) {
 			l.candidate = append(l.candidate, packed{n, r.Class, int64(r.Plain)})
 		}
 	}

@@ -96,12 +96,12 @@ func (c *compaction) rehearse(group []packed) (packs int, err error) {
 			if err != nil {
 				return 0, err
 			}
-			if bytes+content.Size > maxPack {
+			if bytes+content.Size > int64(maxPack(v.level())) {
 				packs, bytes, members = packs+1, 0, 0
 			}
 			bytes += content.Size
 			members++
-			if bytes >= int64(packTarget(p.class)) || members == format.MaxMembers {
+			if bytes >= int64(packTarget(v.level(), p.class)) || members == format.MaxMembers {
 				packs, bytes, members = packs+1, 0, 0
 			}
 		}

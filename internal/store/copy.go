@@ -38,7 +38,7 @@ func (a *Archive) CopyTo(ctx context.Context, name string, o CopyOptions) error 
 	if err != nil {
 		return err
 	}
-	c := &copier{a: a, v: v, dst: dst, name: name, progress: o.Progress}
+	c := &copier{a: a, v: v, dst: dst, out: countedFile{dst, &a.stats}, name: name, progress: o.Progress}
 	return errors.Join(c.run(ctx), dst.Close())
 }
 
@@ -47,7 +47,8 @@ type copier struct {
 	a        *Archive
 	v        *view
 	dst      vfs.Temp
-	name     string // of the copy
+	out      countedFile // dst, for writing
+	name     string      // of the copy
 	progress func(done, total int64)
 	own      index.Ownership // two owners of a place would not both survive the copying
 
@@ -57,7 +58,7 @@ type copier struct {
 
 func (c *copier) run(ctx context.Context) error {
 	s := c.v.super
-	// The front's pages are whole from the start; what is free stays a hole, which reads as zeros.
+	// The front's pages are whole from the start; what is free and not staged stays a hole, which reads as zeros.
 	if err := c.write(make([]byte, format.DataStart), 0); err != nil {
 		return err
 	}
@@ -84,6 +85,9 @@ func (c *copier) run(ctx context.Context) error {
 	c.own.Add(s.CommitExtent(), index.OwnerCommit, 0)
 	for _, p := range c.v.commit.Stage {
 		c.own.Add(p.Extent, index.OwnerStage, 0)
+		if err := c.zero(p.Extent); err != nil { // a hole would be no reserve
+			return err
+		}
 	}
 	for _, p := range c.v.commit.Retire {
 		c.own.Add(p.Extent, index.OwnerRetire, 0)
@@ -98,14 +102,28 @@ func (c *copier) run(ctx context.Context) error {
 }
 
 func (c *copier) write(b []byte, off int64) error {
-	if _, err := c.dst.WriteAt(b, off); err != nil {
+	if _, err := c.out.WriteAt(b, off); err != nil {
 		return fmt.Errorf("writing the copy: %w", err)
 	}
 	return nil
 }
 
-// trees copies all nodes, and hands every frame that they name to workers.
+func (c *copier) zero(e format.Extent) error {
+	for e.Len > 0 {
+		n := min(e.Len, int64(len(zeros)))
+		if err := c.write(zeros[:n], e.Off); err != nil {
+			return err
+		}
+		e.Off, e.Len = e.Off+n, e.Len-n
+	}
+	return nil
+}
+
+// trees copies all nodes and every frame that they name: with several jobs the frames in workers.
 func (c *copier) trees(ctx context.Context) error {
+	if c.a.opt.Jobs == 1 {
+		return c.nodes(ctx, c.frame)
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	work := make(chan frameRef, 4*c.a.opt.Jobs)
@@ -122,28 +140,38 @@ func (c *copier) trees(ctx context.Context) error {
 			}
 		})
 	}
-	err := func() error {
-		defer workers.Wait()
-		defer close(work)
-		for tree := index.Entries; tree <= index.Free; tree++ {
-			root := c.v.tree(tree)
-			if root.Height == 0 {
-				continue
-			}
-			if err := c.node(ctx, tree, root.Ref, int(root.Height)-1, work); err != nil {
-				return err
-			}
+	err := c.nodes(ctx, func(f *frameRef) error {
+		select {
+		case work <- *f:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
-		return nil
-	}()
+	})
+	close(work)
+	workers.Wait()
 	if err == nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
 	return err
 }
 
+// nodes copies all nodes and calls frame for every frame that they name.
+func (c *copier) nodes(ctx context.Context, frame func(*frameRef) error) error {
+	for tree := index.Entries; tree <= index.Free; tree++ {
+		root := c.v.tree(tree)
+		if root.Height == 0 {
+			continue
+		}
+		if err := c.node(ctx, tree, root.Ref, int(root.Height)-1, frame); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // node copies a node and everything below it.
-func (c *copier) node(ctx context.Context, tree index.Tree, ref index.Ref, level int, work chan<- frameRef) error {
+func (c *copier) node(ctx context.Context, tree index.Tree, ref index.Ref, level int, frame func(*frameRef) error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -163,7 +191,7 @@ func (c *copier) node(ctx context.Context, tree index.Tree, ref index.Ref, level
 			if err != nil {
 				return err
 			}
-			if err := c.node(ctx, tree, child, level-1, work); err != nil {
+			if err := c.node(ctx, tree, child, level-1, frame); err != nil {
 				return err
 			}
 			continue
@@ -182,10 +210,9 @@ func (c *copier) node(ctx context.Context, tree index.Tree, ref index.Ref, level
 		if err != nil {
 			return err
 		}
-		select {
-		case work <- toRef(number, &rec):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		f := toRef(number, &rec)
+		if err := frame(&f); err != nil {
+			return err
 		}
 	}
 	return sc.Err()
@@ -207,6 +234,7 @@ func (c *copier) nodeBytes(tree index.Tree, ref index.Ref, level int) (*index.No
 	if err := c.write(stored, ref.Off); err != nil {
 		return nil, err
 	}
+	c.a.stats.NodesDecoded.Add(1)
 	return index.ParseNode(plain, tree, level, c.a.suite.TagSize(), ref.Off)
 }
 
@@ -272,15 +300,15 @@ func (c *copier) publish(ctx context.Context) error {
 	}
 	for pair := range 2 {
 		for n := range 2 {
-			if err := journal.WriteCopy(dst, s, pair, n); err != nil {
+			if err := journal.WriteCopy(c.out, s, pair, n); err != nil {
 				return fmt.Errorf("writing the copy: %w", err)
 			}
 		}
 	}
-	if err := journal.WriteMark(dst, s); err != nil {
+	if err := journal.WriteMark(c.out, s); err != nil {
 		return fmt.Errorf("writing the copy: %w", err)
 	}
-	if err := dst.Sync(); err != nil {
+	if err := c.out.Sync(); err != nil {
 		return fmt.Errorf("syncing the copy: %w", err)
 	}
 	if err := c.a.Recheck(); err != nil {

@@ -162,15 +162,29 @@ func (l *live) watch() {
 			return true
 		})
 		if op.Kind == vfs.OpSyncDir || r.every(r.effort.killEvery) {
-			r.kill(l.sim.Clone(), where+"/killed", l.window)
+			r.kill(l.sim.Clone(), where+"/killed", l.window, true)
 		}
 		return nil
 	}
 }
 
+// noSync lets a reader look at a disk without changing what is durable there.
+type noSync struct{ vfs.FS }
+
+func (s noSync) Open(name string, writable bool) (vfs.File, error) {
+	f, err := s.FS.Open(name, writable)
+	return noSyncFile{f}, err
+}
+
+func (noSync) SyncDir(string) error { return nil }
+
+type noSyncFile struct{ vfs.File }
+
+func (noSyncFile) Sync() error { return nil }
+
 // shown returns the generation that a reader gets that opens now, 0 when it has to wait.
 func (r *run) shown(sim *vfs.Sim, where string) uint64 {
-	a, err := store.Open(r.ctx, archive, r.options(sim))
+	a, err := store.Open(r.ctx, archive, r.options(noSync{sim}))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, format.ErrBusy) {
 		return 0
 	}
@@ -184,9 +198,10 @@ func (r *run) shown(sim *vfs.Sim, where string) uint64 {
 	return f.gen
 }
 
-// kill ends all processes and lets another one recover on the same cache, with power cuts on the way.
-func (r *run) kill(sim *vfs.Sim, where string, w window) {
-	f, err := r.read(sim)
+// kill ends all processes and lets another one recover on the same cache, with power cuts on the way. lasting says
+// that no sync has failed: after one that has, nobody can know what is on the disk but who writes it again.
+func (r *run) kill(sim *vfs.Sim, where string, w window, lasting bool) {
+	f, err := r.read(noSync{sim})
 	if errors.Is(err, fs.ErrNotExist) && w.create {
 		return
 	}
@@ -197,6 +212,17 @@ func (r *run) kill(sim *vfs.Sim, where string, w window) {
 	}
 	if err != nil || !f.is(s) {
 		fail(inv1, where, "neither what was acknowledged nor what was in flight: %v", err)
+	}
+	if s == w.next && s != nil && lasting {
+		// What a reader is shown now, no power cut takes back.
+		x := sim.Clone()
+		if f, err := r.read(x); err != nil || !f.is(s) {
+			fail(inv1, where, "a reader was shown something else: %v", err)
+		}
+		x.Pending().Each(r.effort.nested, r.r, func(img *vfs.Sim, rule vfs.Rule) bool {
+			r.check(img, true, where+"/read"+ruleName(rule), window{acked: s, ever: w.ever, staged: w.staged}, f.gen)
+			return true
+		})
 	}
 	// The cache has all that was done, the taking back of the clean mark too: nothing staged may be left either.
 	r.recover(sim, where, s, w.ever.or(w.staged), func(op vfs.SimOp) {
@@ -478,7 +504,7 @@ func (r *run) fault(from *live, s *session, n int, m *mode) bool {
 			return true
 		}
 	}
-	r.kill(l.sim, r.where+"/next process", l.window)
+	r.kill(l.sim, r.where+"/next process", l.window, failed.Kind != vfs.OpSync && failed.Kind != vfs.OpSyncDir && failed.Kind != vfs.OpPublish)
 	return true
 }
 

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -75,7 +76,10 @@ func readAll(opt Options, want map[string][]byte) (wrong, failed error) {
 	if failed == nil && seen != len(want) {
 		return fmt.Errorf("%d entries of %d", seen, len(want)), nil
 	}
+	var mu sync.Mutex
 	err = a.Bulk(ctx, a.List(pathsafe.Path{}), func(p Piece) error {
+		mu.Lock()
+		defer mu.Unlock()
 		data := want[p.Entry.Path.String()]
 		if p.Err != nil {
 			failed = p.Err

@@ -9,34 +9,42 @@ import (
 	"lockbox/internal/pathsafe"
 )
 
-// entryOps is a log of changes to entries, in one arena.
+// entryOps is a log of changes to entries.
 type entryOps struct {
-	buf []byte
-	ops []entryOp
+	bytes arena
+	ops   []entryOp
+	next  []byte // the record under way
 }
 
+// entryOp is small, for there may be millions.
 type entryOp struct {
-	off     int
-	klen    int32
-	vlen    int32 // -1: delete
-	content uint64
+	pos  uint64
+	klen int32
+	vlen int32 // -1: delete
 }
 
-func (e *entryOps) key(o *entryOp) []byte   { return e.buf[o.off : o.off+int(o.klen)] }
-func (e *entryOps) value(o *entryOp) []byte { return e.buf[o.off+int(o.klen):][:o.vlen] }
+func (e *entryOps) key(o *entryOp) []byte   { return e.bytes.at(o.pos, int(o.klen)) }
+func (e *entryOps) value(o *entryOp) []byte { return e.bytes.at(o.pos, int(o.klen+o.vlen))[o.klen:] }
+
+// content is the number of the content that a change refers to, or 0.
+func (e *entryOps) content(o *entryOp) (uint64, error) {
+	if o.vlen < 0 {
+		return 0, nil
+	}
+	en, err := index.DecodeEntry(e.key(o), e.value(o))
+	return en.Content, err
+}
 
 func (e *entryOps) put(en *index.Entry) {
-	off := len(e.buf)
-	e.buf = en.Path.AppendKey(e.buf)
-	klen := len(e.buf) - off
-	e.buf = index.AppendEntry(e.buf, en)
-	e.ops = append(e.ops, entryOp{off, int32(klen), int32(len(e.buf) - off - klen), en.Content})
+	e.next = en.Path.AppendKey(e.next[:0])
+	klen := len(e.next)
+	e.next = index.AppendEntry(e.next, en)
+	e.ops = append(e.ops, entryOp{e.bytes.add(e.next), int32(klen), int32(len(e.next) - klen)})
 }
 
 func (e *entryOps) remove(p pathsafe.Path) {
-	off := len(e.buf)
-	e.buf = p.AppendKey(e.buf)
-	e.ops = append(e.ops, entryOp{off, int32(len(e.buf) - off), -1, 0})
+	e.next = p.AppendKey(e.next[:0])
+	e.ops = append(e.ops, entryOp{e.bytes.add(e.next), int32(len(e.next)), -1})
 }
 
 // sortEntries puts the log of entries into order, keeps the last change of each key, and takes the
@@ -50,8 +58,10 @@ func (t *Tx) sortEntries() error {
 	kept := e.ops[:0]
 	for i, o := range e.ops {
 		if i+1 < len(e.ops) && bytes.Equal(e.key(&o), e.key(&e.ops[i+1])) {
-			if o.content != 0 {
-				if err := t.reference(o.content, -1); err != nil {
+			if n, err := e.content(&o); err != nil {
+				return err
+			} else if n != 0 {
+				if err := t.reference(n, -1); err != nil {
 					return err
 				}
 			}
@@ -75,11 +85,13 @@ func (t *Tx) sortEntries() error {
 		switch {
 		case exists && o.vlen >= 0 && bytes.Equal(old, e.value(&o)):
 			// Nothing changes; the new reference to the same content is one too many.
-			if o.content != 0 {
-				if err := t.committed(o.content); err != nil {
+			if n, err := e.content(&o); err != nil {
+				return err
+			} else if n != 0 {
+				if err := t.committed(n); err != nil {
 					return err
 				}
-				if err := t.reference(o.content, -1); err != nil {
+				if err := t.reference(n, -1); err != nil {
 					return err
 				}
 			}

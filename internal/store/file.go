@@ -1,10 +1,8 @@
 package store
 
 import (
-	"context"
 	"fmt"
 	"io"
-	"sync"
 	"sync/atomic"
 
 	"lockbox/internal/format"
@@ -19,18 +17,8 @@ type File struct {
 	path    string
 	size    int64
 	content index.Content
-	last    atomic.Pointer[openFrame]           // the frame of the latest read: windows move little
-	raw     [rawSlots]atomic.Pointer[openFrame] // raw frames by number, whose tables are small
-}
-
-// rawSlots is how many raw frames a File keeps ready beside the shared cache.
-const rawSlots = 8
-
-// openFrame is a frame that a File has just read from: decoded, or raw with its table.
-type openFrame struct {
-	ref   frameRef
-	plain []byte
-	table *frames.Table
+	run     [1]index.Run              // the runs of most contents
+	last    atomic.Pointer[openFrame] // the frame of the latest read: windows move little
 }
 
 // Open returns a file for reading at any position.
@@ -45,8 +33,8 @@ func (a *Archive) Open(e *index.Entry) (*File, error) {
 	if e.Content == 0 {
 		return f, nil
 	}
-	var err error
-	if f.content, err = a.content(f.v, e.Content); err != nil {
+	f.content.Runs = f.run[:0]
+	if err := a.contentInto(&f.content, f.v, e.Content); err != nil {
 		return nil, f.at(err)
 	}
 	if f.content.Size != e.Size {
@@ -93,6 +81,7 @@ func (f *File) read(p []byte, off int64, streaming bool) (n int, err error) {
 	for n < len(p) {
 		k, err := f.readFrame(p[n:], off+int64(n), streaming)
 		if err != nil {
+			f.a.DropTrust()
 			return n, f.at(err)
 		}
 		n += k
@@ -104,72 +93,27 @@ func (f *File) read(p []byte, off int64, streaming bool) (n int, err error) {
 func (f *File) readFrame(p []byte, off int64, streaming bool) (int, error) {
 	number, in, avail := f.content.Locate(off)
 	p = p[:min(int64(len(p)), avail)]
-	if streaming && in == 0 {
-		if done, err := f.decodeInto(p, number); done || err != nil {
-			return len(p), err
+	of := f.ready(number, in+int64(len(p)))
+	if of == nil {
+		ref, err := f.a.frame(f.v, number)
+		if err != nil {
+			return 0, err
 		}
-	}
-	of, err := f.open(number)
-	if err != nil {
-		return 0, err
+		if streaming && in == 0 && ref.Codec != frames.Raw && len(p) == int(ref.Plain) {
+			return len(p), f.a.readWhole(&ref, p)
+		}
+		if of, err = f.open(&ref, in+int64(len(p))); err != nil {
+			return 0, err
+		}
 	}
 	if in < 0 || in+int64(len(p)) > int64(of.ref.Plain) || len(p) == 0 {
 		return 0, format.Corrupt("content", -1, "it reaches past the end of frame %d", number)
 	}
-	if of.table != nil {
-		return len(p), f.a.readRaw(&of.ref, of.table, p, in)
-	}
 	if of.plain == nil {
-		return len(p), f.a.readSmallRaw(&of.ref, p, in)
+		return len(p), f.readRaw(of, p, in)
 	}
 	f.a.stats.BytesCopied.Add(uint64(len(p)))
 	return copy(p, of.plain[in:]), nil
-}
-
-// decodeInto decodes a compressed frame straight into p when p takes all of it.
-func (f *File) decodeInto(p []byte, number uint64) (bool, error) {
-	ref, err := f.a.frame(f.v, number)
-	if err != nil || ref.Codec == frames.Raw || int(ref.Plain) != len(p) {
-		return false, err
-	}
-	buf := getBuf(int(ref.Stored))
-	defer putBuf(buf)
-	if err := f.a.pread(*buf, ref.storedOff(f.a.suite.TagSize()), "frame"); err != nil {
-		return false, err
-	}
-	return true, f.a.decodeFrame(&ref, *buf, p)
-}
-
-// open returns a frame ready for reading: a compressed one decoded, a raw one with its table.
-func (f *File) open(number uint64) (*openFrame, error) {
-	if of := f.last.Load(); of != nil && of.ref.Number == number {
-		f.a.stats.CacheHits.Add(1)
-		return of, nil
-	}
-	slot := &f.raw[number%rawSlots]
-	if of := slot.Load(); of != nil && of.ref.Number == number {
-		f.a.stats.CacheHits.Add(1)
-		return of, nil
-	}
-	ref, err := f.a.frame(f.v, number)
-	if err != nil {
-		return nil, err
-	}
-	of := &openFrame{ref: ref}
-	switch {
-	case ref.BlockShift != 0:
-		if of.table, err = f.a.table(&ref); err == nil {
-			slot.Store(of)
-			return of, nil
-		}
-	case ref.Codec != frames.Raw:
-		of.plain, err = f.a.plainFrame(&ref)
-	}
-	if err != nil {
-		return nil, err
-	}
-	f.last.Store(of)
-	return of, nil
 }
 
 // readSmallRaw reads from a raw frame of a single block: all of it is read and verified each time.
@@ -197,94 +141,4 @@ func (a *Archive) readSmallRaw(f *frameRef, p []byte, in int64) error {
 	}
 	a.stats.BytesCopied.Add(uint64(copy(p, (*buf)[in:])))
 	return nil
-}
-
-// CopyRange writes n bytes from off on to w, in order, and returns how many it wrote. Frames are read
-// and decoded ahead by the handle's workers. Before damage is met a correct prefix may have been
-// written, never a wrong byte.
-func (f *File) CopyRange(ctx context.Context, w io.Writer, off, n int64) (int64, error) {
-	if off < 0 || n < 0 {
-		return 0, f.at(fmt.Errorf("negative range"))
-	}
-	n = min(n, max(f.size-off, 0))
-	jobs := f.a.opt.Jobs
-	if jobs == 1 || n <= 2*rawUnit {
-		return f.copySerial(ctx, w, off, n)
-	}
-	type chunk struct {
-		buf  *[]byte
-		err  error
-		done chan struct{}
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer cancel()
-	queue := make(chan *chunk, 2*jobs) // bounds what is read ahead
-	slots := make(chan struct{}, jobs)
-	wg.Go(func() {
-		defer close(queue)
-		for at := off; at < off+n; {
-			size := f.chunkAt(at, off+n)
-			c := &chunk{done: make(chan struct{})}
-			select {
-			case queue <- c:
-			case <-ctx.Done():
-				return
-			}
-			slots <- struct{}{}
-			start := at
-			wg.Go(func() {
-				c.buf = getBuf(int(size))
-				_, c.err = f.read(*c.buf, start, true)
-				<-slots
-				close(c.done)
-			})
-			at += size
-		}
-	})
-	var written int64
-	for c := range queue {
-		<-c.done
-		if c.err != nil {
-			return written, c.err
-		}
-		k, err := w.Write(*c.buf)
-		putBuf(c.buf)
-		written += int64(k)
-		if err != nil {
-			return written, err
-		}
-		if err := ctx.Err(); err != nil {
-			return written, err
-		}
-	}
-	return written, ctx.Err()
-}
-
-// chunkAt is how much to read at once from at on: up to the end of the frame there.
-func (f *File) chunkAt(at, end int64) int64 {
-	_, _, avail := f.content.Locate(at)
-	return min(max(avail, 1), end-at, rawUnit)
-}
-
-func (f *File) copySerial(ctx context.Context, w io.Writer, off, n int64) (written int64, err error) {
-	buf := getBuf(int(min(max(n, 1), rawUnit)))
-	defer putBuf(buf)
-	for n > 0 {
-		if err := ctx.Err(); err != nil {
-			return written, err
-		}
-		p := (*buf)[:min(int64(len(*buf)), f.chunkAt(off, off+n))]
-		if _, err := f.read(p, off, true); err != nil {
-			return written, err
-		}
-		k, err := w.Write(p)
-		written += int64(k)
-		if err != nil {
-			return written, err
-		}
-		off, n = off+int64(len(p)), n-int64(len(p))
-	}
-	return written, nil
 }

@@ -19,8 +19,6 @@ func (a *Archive) writeAt(b []byte, off int64) error {
 		return errCeiling
 	}
 	_, err := a.f.WriteAt(b, off)
-	a.stats.Writes.Add(1)
-	a.stats.BytesWritten.Add(uint64(len(b)))
 	if err != nil {
 		return a.poisoned(fmt.Errorf("writing %d bytes at offset %d: %w", len(b), off, err))
 	}
@@ -34,7 +32,6 @@ func (a *Archive) syncFile() error {
 		return a.poison
 	}
 	defer since(&a.stats.sync, time.Now())
-	a.stats.Syncs.Add(1)
 	err := a.f.Sync()
 	if err != nil && skip(retrySync) {
 		err = a.f.Sync()

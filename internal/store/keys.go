@@ -56,8 +56,8 @@ func (a *Archive) forget() {
 	}
 }
 
-// trusted holds the signer of a generation against who may have signed it.
-func (a *Archive) trusted(v *view) error {
+// authentic holds the signer of a generation against who may have signed it.
+func (a *Archive) authentic(v *view) error {
 	refuse := func(detail string, args ...any) error {
 		return &format.Error{Kind: format.ErrAuth, Offset: -1, Detail: fmt.Sprintf(detail, args...)}
 	}

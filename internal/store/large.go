@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
+	"time"
 
 	"github.com/zeebo/blake3"
 
@@ -46,42 +48,35 @@ func (t *Tx) tryLarge(ctx context.Context, it *item) (n uint64, dup bool, source
 	defer r.Close()
 	it.entry = entry
 	firstFrame := t.nextFrame
-	u := unit(t.level())
-	h := blake3.New()
+	u := 0
+	h := t.newDigester()
+	defer h.stop()
 	size := int64(0)
-	number := t.firstContent + uint64(len(t.fresh))
+	number := t.nextContent()
 	drop := func(serr error) (uint64, bool, error, error) {
 		for f := firstFrame; f < t.nextFrame; f++ {
 			t.gone[f] = true
 		}
 		return 0, false, serr, ctx.Err()
 	}
-	for first := true; ; first = false {
+	for {
 		if err := ctx.Err(); err != nil {
 			return 0, false, nil, err
 		}
-		buf := t.pipe.plain(rawUnit)
-		k, rerr := readFull(r, (*buf)[:u])
-		if first && k == u && u < rawUnit {
-			// What does not compress is read in large pieces; the first frame's worth decides for the file.
-			if looksRandom((*buf)[:k]) {
-				u = rawUnit
-				var more int
-				more, rerr = readFull(r, (*buf)[k:u])
-				k += more
-			}
-		}
+		buf, rerr := t.readUnit(r, entry.Size, &u)
 		if rerr != nil && !errors.Is(rerr, io.EOF) {
+			putBuf(buf)
 			return drop(rerr)
 		}
-		if k > 0 {
-			h.Write((*buf)[:k])
-			*buf = (*buf)[:k]
-			t.dispatch(&job{info: frames.Info{Class: frames.NoPack}, plain: buf,
-				members: []frames.Member{{Content: number, Off: size, Len: int64(k)}}})
+		if k := len(*buf); k > 0 {
+			j := unitJob(number, size, buf)
+			h.add(j)
 			size += int64(k)
+			t.dispatch(j)
+		} else {
+			putBuf(buf)
 		}
-		if k < u {
+		if rerr != nil {
 			break
 		}
 		if err := t.pipe.failure(); err != nil {
@@ -98,8 +93,7 @@ func (t *Tx) tryLarge(ctx context.Context, it *item) (n uint64, dup bool, source
 	if size == 0 {
 		return 0, false, nil, nil
 	}
-	var d format.Digest
-	h.Sum(d[:0])
+	d := h.sum()
 	if !it.src.NoDedup {
 		n, err := t.duplicate(d, size)
 		if err != nil {
@@ -110,12 +104,162 @@ func (t *Tx) tryLarge(ctx context.Context, it *item) (n uint64, dup bool, source
 			return n, true, nil, err
 		}
 	}
-	c := newContent{digest: d, size: size, frame: firstFrame, refs: 1}
+	t.sizes[size] = true
+	return t.unitContent(d, size, firstFrame, u, it.src.NoDedup), false, nil, nil
+}
+
+// readUnit reads the next frame's worth of a file of that size, -1 when it is not known. The first one decides
+// for the whole file: *u, which is 0 before it, becomes the plain length of its frames. io.EOF comes with the
+// last unit, which may be empty.
+func (t *Tx) readUnit(r io.Reader, size int64, u *int) (*[]byte, error) {
+	defer since(&t.a.stats.read, time.Now())
+	if *u != 0 {
+		buf := getBuf(*u)
+		n, err := readFull(r, *buf)
+		*buf = (*buf)[:n]
+		return buf, err
+	}
+	*u = unit(t.level())
+	most := max(*u, rawUnit)
+	if size >= 0 && size < int64(*u) {
+		most = *u
+	}
+	buf := getBuf(most)
+	n, err := readFull(r, (*buf)[:*u])
+	if err == nil && *u < most && frames.LooksRandom((*buf)[:n]) {
+		// What does not compress is read in large pieces.
+		*u = most
+		var more int
+		more, err = readFull(r, (*buf)[n:most])
+		n += more
+	}
+	*buf = (*buf)[:n]
+	return buf, err
+}
+
+// readUnits reads a file that one worker reads whole.
+func (t *Tx) readUnits(it *item, r Reader) error {
+	h := t.digesterHere()
+	size := int64(0)
+	for u := 0; ; {
+		buf, err := t.readUnit(r, it.entry.Size, &u)
+		it.units = append(it.units, buf)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		h.write(*buf)
+		size += int64(len(*buf))
+		if size > it.entry.Size {
+			break // it has grown, nobody knows how far
+		}
+		if err != nil {
+			break
+		}
+	}
+	if err := r.Check(); err != nil {
+		return fmt.Errorf("%w: %w", ErrSourceChanged, err)
+	}
+	if size != it.entry.Size {
+		return fmt.Errorf("%w: %d bytes read of %d", ErrSourceChanged, size, it.entry.Size)
+	}
+	it.digest = h.sum()
+	return nil
+}
+
+// storeUnits stores a file that was read whole, in frames of its own.
+func (t *Tx) storeUnits(it *item) (n uint64, dup bool, err error) {
+	size := it.entry.Size
+	if !it.src.NoDedup {
+		if n, err := t.duplicate(it.digest, size); n != 0 || err != nil {
+			return n, true, err
+		}
+	}
+	firstFrame, number, u, off := t.nextFrame, t.nextContent(), len(*it.units[0]), int64(0)
+	for len(it.units) > 0 {
+		buf := it.units[0]
+		it.units = it.units[1:]
+		if len(*buf) == 0 {
+			putBuf(buf)
+			continue
+		}
+		j := unitJob(number, off, buf)
+		off += int64(len(*buf))
+		t.dispatch(j)
+	}
+	return t.unitContent(it.digest, size, firstFrame, u, it.src.NoDedup), false, t.pipe.failure()
+}
+
+func (t *Tx) nextContent() uint64 { return t.firstContent + uint64(t.fresh.len()) }
+
+// unitJob is the frame of a part of a content.
+func unitJob(content uint64, off int64, plain *[]byte) *job {
+	return &job{info: frames.Info{Class: frames.NoPack}, plain: plain,
+		members: []frames.Member{{Content: content, Off: off, Len: int64(len(*plain))}}}
+}
+
+// unitContent is the content whose frames, u plain bytes each, begin with the given one.
+func (t *Tx) unitContent(d format.Digest, size int64, frame uint64, u int, private bool) uint64 {
+	c := newContent{digest: d, size: size, frame: frame, refs: 1}
 	if size > int64(u) {
 		c.unit = uint32(u)
 	}
-	t.sizes[size] = true
-	return t.newContent(c, it.src.NoDedup), false, nil, nil
+	return t.newContent(c, private)
+}
+
+// digester computes the digest of a file that is read in parts: in a goroutine of its own, so that reading and
+// compressing do not wait for it, unless everything is to happen in the caller's.
+type digester struct {
+	t    *Tx
+	h    *blake3.Hasher
+	in   chan *job
+	done sync.WaitGroup
+}
+
+// digesterHere works in the caller's goroutine.
+func (t *Tx) digesterHere() *digester { return &digester{t: t, h: blake3.New()} }
+
+func (t *Tx) newDigester() *digester {
+	d := t.digesterHere()
+	if !t.pipe.serial {
+		d.in = make(chan *job, 2)
+		d.done.Go(func() {
+			for j := range d.in {
+				d.write(*j.plain)
+				j.release()
+			}
+		})
+	}
+	return d
+}
+
+// add digests the plain bytes of a job that has not been dispatched yet.
+func (d *digester) add(j *job) {
+	if d.in == nil {
+		d.write(*j.plain)
+		return
+	}
+	j.users.Add(1)
+	d.in <- j
+}
+
+func (d *digester) write(b []byte) {
+	defer since(&d.t.a.stats.digest, time.Now())
+	_, _ = d.h.Write(b) // a hash has no errors
+}
+
+// stop ends the goroutine. It may be called again.
+func (d *digester) stop() {
+	if d.in != nil {
+		close(d.in)
+		d.done.Wait()
+		d.in = nil
+	}
+}
+
+func (d *digester) sum() (sum format.Digest) {
+	d.stop()
+	d.h.Sum(sum[:0])
+	return sum
 }
 
 // readFull reads until b is full; io.EOF when the source ended first, with what was read.

@@ -172,7 +172,7 @@ func TestFullOpenPack(t *testing.T) {
 	w := newWorld(t, 4, Options{Jobs: 1})
 	w.create(CreateOptions{Level: 0})
 	full := map[string][]byte{}
-	for i := range packTarget(0) / 512 {
+	for i := range packTarget(0, 0) / 512 {
 		full["f"+string(rune('a'+i))] = bytes.Repeat([]byte{byte(i + 1)}, 512)
 	}
 	w.change(func(tx *Tx) { w.add(tx, full) })

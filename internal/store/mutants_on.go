@@ -24,6 +24,7 @@ var mutantNames = [mutants]string{
 	goodCopyFirstInRecovery: "GoodCopyFirstInRecovery", noWipeBeforeTruncate: "NoWipeBeforeTruncate",
 	noSyncBeforeTruncate: "NoSyncBeforeTruncate", noSyncAfterTruncate: "NoSyncAfterTruncate",
 	sizeNotChecked: "SizeNotChecked", noNameSyncInRecovery: "NoNameSyncInRecovery",
+	noReaderSync: "NoReaderSync",
 }
 
 // MutantNames lists the barriers that SetMutant can leave out.

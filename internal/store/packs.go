@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+
 	"lockbox/internal/format"
 	"lockbox/internal/frames"
 	"lockbox/internal/journal"
@@ -22,35 +23,37 @@ func (t *Tx) pack(class uint8, content uint64, data []byte) error {
 			return err
 		}
 	}
-	if len(*p.buf)+len(data) > maxPack {
+	if len(*p.buf)+len(data) > maxPack(t.level()) {
 		if err := t.closePack(class, journal.NoFrame); err != nil {
 			return err
 		}
-		p = &pack{buf: t.pipe.plain(maxPack)}
-		*p.buf = (*p.buf)[:0]
-		t.packs[class] = p
+		p = t.emptyPack(class)
 	}
 	*p.buf = append(*p.buf, data...)
 	p.members = append(p.members, frames.Member{Content: content, Len: int64(len(data))})
-	if len(*p.buf) >= packTarget(class) || len(p.members) == format.MaxMembers {
+	if len(*p.buf) >= packTarget(t.level(), class) || len(p.members) == format.MaxMembers {
 		return t.closePack(class, journal.NoFrame)
 	}
 	return nil
 }
 
+func (t *Tx) emptyPack(class uint8) *pack {
+	// No pack grows much beyond its target before it is closed.
+	p := &pack{buf: getBuf(min(2*packTarget(t.level(), class), maxPack(t.level())))}
+	*p.buf = (*p.buf)[:0]
+	t.packs[class] = p
+	return p
+}
+
 // openPack starts a pack. The class's last pack, when it was not full, is folded into the new one, so that
 // many small transactions do not leave many small packs.
 func (t *Tx) openPack(class uint8) (*pack, error) {
-	p := &pack{buf: t.pipe.plain(maxPack)}
-	*p.buf = (*p.buf)[:0]
-	t.packs[class] = p
+	p := t.emptyPack(class)
 	last := t.openPacks[class]
+	_, ok, err := t.lastPack(class)
 	t.openPacks[class] = journal.NoFrame
-	if last == journal.NoFrame || last >= t.firstFrame || t.gone[last] {
-		return p, nil
-	}
-	if ok, err := t.soundFrame(last); !ok {
-		return p, err // a damaged pack stays as it is
+	if !ok {
+		return p, err
 	}
 	if err := t.unpack(last, class); err != nil {
 		return nil, err
@@ -59,6 +62,52 @@ func (t *Tx) openPack(class uint8) (*pack, error) {
 		return t.openPack(class)
 	}
 	return t.packs[class], nil
+}
+
+// lastPack returns the plain length of the class's last pack, when that was not full and can be folded in: a
+// damaged one stays as it is.
+func (t *Tx) lastPack(class uint8) (size int, ok bool, err error) {
+	last := t.openPacks[class]
+	if last == journal.NoFrame || last >= t.firstFrame || t.gone[last] {
+		return 0, false, nil
+	}
+	if ok, err = t.soundFrame(last); !ok {
+		return 0, false, err
+	}
+	rec, err := t.frameRecord(last)
+	if err != nil {
+		return 0, false, err
+	}
+	return int(rec.Plain), true, nil
+}
+
+// apart opens an empty pack for the survivors of a committed one and leaves the class's last pack as it is, if the
+// two do not fit into one: folding would only write more.
+func (t *Tx) apart(number uint64, class uint8) error {
+	if t.packs[class] != nil || t.openPacks[class] == number {
+		return nil
+	}
+	size, ok, err := t.lastPack(class)
+	if !ok {
+		return err
+	}
+	rec, err := t.frameRecord(number)
+	if err != nil {
+		return err
+	}
+	for _, n := range rec.Contents {
+		c, err := t.content(n)
+		if err != nil {
+			return err
+		}
+		if c.Refs > 0 {
+			size += int(c.Size)
+		}
+	}
+	if size > packTarget(t.level(), class) {
+		t.emptyPack(class)
+	}
+	return nil
 }
 
 // unpack moves what is still referenced in a committed pack into the class's open pack and gives the
@@ -103,14 +152,16 @@ func (t *Tx) unpack(number uint64, class uint8) error {
 	return nil
 }
 
-// closePack hands an open pack to the workers. open is what the next root says of the class: the frame's
-// own number is put there by the caller when the pack is not full.
+// closePack hands an open pack to the workers. open is what the next root says of the class, when it is a
+// frame: the pack's own number, which the caller gives when the pack is not full.
 func (t *Tx) closePack(class uint8, open uint64) error {
 	p := t.packs[class]
 	t.packs[class] = nil
-	t.openPacks[class] = open
+	if open != journal.NoFrame {
+		t.openPacks[class] = open
+	}
 	if len(p.members) == 0 {
-		t.pipe.recycle(p.buf)
+		putBuf(p.buf)
 		return nil
 	}
 	number := t.nextFrame
@@ -129,7 +180,7 @@ func (t *Tx) closePack(class uint8, open uint64) error {
 // locate records where a packed content stands.
 func (t *Tx) locate(content, frame uint64, off int64) error {
 	if content >= t.firstContent {
-		c := &t.fresh[content-t.firstContent]
+		c := t.fresh.at(int(content - t.firstContent))
 		c.frame, c.off = frame, off
 		return nil
 	}

@@ -11,30 +11,44 @@ import (
 	"lockbox/internal/index"
 )
 
-// pipeline turns plain frames into stored ones: workers read small files, encode and seal; one ordered
-// writer gives out offsets and writes. Numbers are given out when a frame is dispatched, in input order.
+// pipeline turns plain frames into stored ones: workers read all but the largest files, encode and seal; one
+// ordered writer gives out offsets and writes. Numbers are given out when a frame is dispatched, in input order.
 // With one job everything happens in the caller's goroutine.
 type pipeline struct {
-	t        *Tx
-	serial   bool
-	reads    chan *item
-	encodes  chan *job
-	ordered  chan *job
-	stop     chan struct{}
-	workers  sync.WaitGroup
-	writer   sync.WaitGroup
-	pending  sync.WaitGroup // frames not yet written
-	err      atomic.Pointer[error]
-	encoders sync.Pool
+	t       *Tx
+	serial  bool
+	reads   chan *item
+	encodes chan *job
+	ordered chan *job
+	stop    chan struct{}
+	workers sync.WaitGroup
+	writer  sync.WaitGroup
+	pending sync.WaitGroup // frames not yet written
+	err     atomic.Pointer[error]
+	own     *encoder // of the caller, when it is serial
 }
 
-// job is a frame on its way. plain goes back to the pool when it is encoded.
+// job is a frame on its way.
 type job struct {
 	info    frames.Info
 	plain   *[]byte
+	users   atomic.Int32 // of plain, beside the worker that encodes it
 	members []frames.Member
 	ext     *[]byte
 	done    chan struct{}
+}
+
+// release gives plain back to the pool when nobody else needs it.
+func (j *job) release() {
+	if j.users.Add(-1) < 0 {
+		putBuf(j.plain)
+	}
+}
+
+// encoder is a frame encoder that takes the time.
+type encoder struct {
+	*frames.Encoder
+	at time.Time // when the stage under way began
 }
 
 func (t *Tx) startPipe() error {
@@ -43,20 +57,21 @@ func (t *Tx) startPipe() error {
 	}
 	jobs := t.a.opt.Jobs
 	p := &pipeline{t: t, serial: jobs == 1, stop: make(chan struct{})}
-	t.pipe = p
 	e, err := p.encoder() // so that bad settings fail here and not in a worker
 	if err != nil {
 		return err
 	}
-	p.release(e)
+	t.pipe = p
 	if p.serial {
+		p.own = e
 		return nil
 	}
 	p.reads = make(chan *item, 2*jobs)
 	p.encodes = make(chan *job, jobs)
 	p.ordered = make(chan *job, 2*jobs)
-	for range jobs {
-		p.workers.Go(p.work)
+	p.workers.Go(func() { p.work(e) })
+	for range jobs - 1 {
+		p.workers.Go(func() { p.work(nil) })
 	}
 	p.writer.Go(func() {
 		for j := range p.ordered {
@@ -68,41 +83,42 @@ func (t *Tx) startPipe() error {
 	return nil
 }
 
-func (p *pipeline) encoder() (*frames.Encoder, error) {
-	if e, ok := p.encoders.Get().(*frames.Encoder); ok {
-		return e, nil
-	}
+func (p *pipeline) encoder() (*encoder, error) {
 	l := p.t.level()
-	e, err := frames.NewEncoder(p.t.a.suite, p.t.a.id, l, blockShift(p.t.a.suite.ID()), p.t.a.sector, max(unit(l), maxPack, rawUnit))
-	if err == nil {
-		e.Pad(p.t.base.commit.Options.Padding)
+	f, err := frames.NewEncoder(p.t.a.suite, p.t.a.id, l, blockShift(p.t.a.suite.ID()), p.t.a.sector, max(unit(l), maxPack(l), rawUnit))
+	if err != nil {
+		return nil, err
 	}
-	return e, err
+	f.Pad(p.t.base.commit.Options.Padding)
+	e := &encoder{Encoder: f}
+	e.Compressed = func() { e.at = lap(&p.t.a.stats.compress, e.at) }
+	return e, nil
 }
 
-func (p *pipeline) release(e *frames.Encoder) { p.encoders.Put(e) }
-
-// plain returns a buffer of n bytes for plain bytes.
-func (p *pipeline) plain(n int) *[]byte { return getBuf(n) }
-
-func (p *pipeline) recycle(b *[]byte) { putBuf(b) }
-
-// work is a worker: encoding goes before reading, for it is what the ordered writer waits for.
-func (p *pipeline) work() {
-	e, err := p.encoder()
-	if err != nil {
-		p.fail(err)
+// work is a worker: encoding goes before reading, for it is what the ordered writer waits for. A worker makes
+// its encoder when it needs one, unless it is given one: that of the level best takes 40 MB.
+func (p *pipeline) work(e *encoder) {
+	encode := func(j *job) {
+		defer close(j.done)
+		if e == nil {
+			var err error
+			if e, err = p.encoder(); err != nil {
+				p.fail(err)
+				return
+			}
+		}
+		e.encode(j, &p.t.a.stats)
 	}
 	for {
 		select {
 		case j := <-p.encodes:
-			p.encode(e, j)
+			encode(j)
 			continue
 		default:
 		}
 		select {
 		case j := <-p.encodes:
-			p.encode(e, j)
+			encode(j)
 		case it := <-p.reads:
 			p.t.fetch(it)
 			close(it.done)
@@ -112,16 +128,12 @@ func (p *pipeline) work() {
 	}
 }
 
-func (p *pipeline) encode(e *frames.Encoder, j *job) {
-	defer close(j.done)
-	if e == nil {
-		return
-	}
-	defer since(&p.t.a.stats.encode, time.Now())
+func (e *encoder) encode(j *job, s *counters) {
 	j.ext = getBuf(len(*j.plain) + 4096)
+	e.at = time.Now()
 	*j.ext = e.Encode(*j.ext, &j.info, *j.plain, j.members)
-	p.recycle(j.plain)
-	j.plain = nil
+	since(&s.seal, e.at)
+	j.release()
 }
 
 // dispatch numbers a frame and sends it on its way. It takes j.plain over.
@@ -129,18 +141,12 @@ func (t *Tx) dispatch(j *job) {
 	p := t.pipe
 	j.info.Number, j.info.Attempt = t.nextFrame, t.attempt
 	t.nextFrame++
-	j.done = make(chan struct{})
 	if p.serial {
-		e, err := p.encoder()
-		if err != nil {
-			p.fail(err)
-			return
-		}
-		p.encode(e, j)
-		p.release(e)
+		p.own.encode(j, &t.a.stats)
 		p.write(j)
 		return
 	}
+	j.done = make(chan struct{})
 	p.pending.Add(1)
 	p.ordered <- j
 	p.encodes <- j
@@ -166,7 +172,7 @@ func (p *pipeline) write(j *job) {
 	for k, m := range j.members {
 		r.Contents[k] = m.Content
 	}
-	t.frames = append(t.frames, r)
+	t.frames.add(r)
 	t.sum.StoredBytes += int64(i.Stored)
 	t.a.stats.FramesWritten.Add(1)
 }
@@ -208,8 +214,8 @@ func (t *Tx) stopPipe() {
 // frameRecord is the record of a frame, committed or of this transaction, with its members.
 func (t *Tx) frameRecord(number uint64) (*index.Frame, error) {
 	if number >= t.firstFrame {
-		if i := number - t.firstFrame; i < uint64(len(t.frames)) {
-			return &t.frames[i], nil
+		if i := number - t.firstFrame; i < uint64(t.frames.len()) {
+			return t.frames.at(int(i)), nil
 		}
 		return nil, format.Corrupt("frames tree", -1, "frame %d is missing", number)
 	}

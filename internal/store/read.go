@@ -13,12 +13,11 @@ import (
 // pread fills b from the archive file. Bytes that are missing there are damage; other errors are not.
 func (a *Archive) pread(b []byte, off int64, record string) error {
 	n, err := a.f.ReadAt(b, off)
-	a.stats.Reads.Add(1)
-	a.stats.BytesRead.Add(uint64(n))
-	switch {
-	case n == len(b):
+	if n == len(b) {
 		return nil
-	case err == nil || errors.Is(err, io.EOF):
+	}
+	a.DropTrust()
+	if err == nil || errors.Is(err, io.EOF) {
 		return format.Corrupt(record, off, "file cut short")
 	}
 	return fmt.Errorf("reading %s at offset %d: %w", record, off, err)
@@ -50,6 +49,7 @@ func (a *Archive) readNode(t index.Tree, ref index.Ref, level int) (*index.Node,
 	}
 	b, ok := index.OpenNode(a.suite, a.id, t, &ref, b)
 	if !ok {
+		a.DropTrust()
 		return nil, format.Corrupt(t.String()+" node", ref.Off, "tag does not verify")
 	}
 	a.stats.NodesDecoded.Add(1)
@@ -57,19 +57,20 @@ func (a *Archive) readNode(t index.Tree, ref index.Ref, level int) (*index.Node,
 }
 
 func (a *Archive) content(v *view, number uint64) (index.Content, error) {
-	var key [8]byte
-	value, ok, err := index.Get(a, index.Contents, v.tree(index.Contents), index.AppendNumKey(key[:0], number))
-	if err != nil {
-		return index.Content{}, err
-	}
-	if !ok {
-		return index.Content{}, format.Corrupt("contents tree", -1, "content %d is missing", number)
-	}
-	c, err := index.DecodeContent(value)
-	if err == nil {
-		err = v.plausible(&c)
-	}
+	var c index.Content
+	err := a.contentInto(&c, v, number)
 	return c, err
+}
+
+// contentInto reads a content's record into c, whose runs it reuses.
+func (a *Archive) contentInto(c *index.Content, v *view, number uint64) error {
+	return a.find(&a.finder[0], index.Contents, v, number, func(value []byte) error {
+		err := c.Decode(value)
+		if err == nil {
+			err = v.plausible(c)
+		}
+		return err
+	})
 }
 
 // plausible refuses a content whose runs claim more frames than the archive has.
@@ -109,16 +110,17 @@ func (a *Archive) checkRef(f *frameRef) error {
 	return nil
 }
 
-func (a *Archive) frame(v *view, number uint64) (frameRef, error) {
-	var key [8]byte
-	value, ok, err := index.Get(a, index.Frames, v.tree(index.Frames), index.AppendNumKey(key[:0], number))
-	if err != nil {
-		return frameRef{}, err
-	}
-	if !ok {
-		return frameRef{}, format.Corrupt("frames tree", -1, "frame %d is missing", number)
-	}
-	r, err := index.DecodeFrameLean(value, a.suite.TagSize(), v.super.Sector)
+func (a *Archive) frame(v *view, number uint64) (f frameRef, err error) {
+	err = a.find(&a.finder[1], index.Frames, v, number, func(value []byte) error {
+		f, err = a.decodeRef(number, value)
+		return err
+	})
+	return f, err
+}
+
+// decodeRef reads a frame's record and holds it to what a frame can be.
+func (a *Archive) decodeRef(number uint64, value []byte) (frameRef, error) {
+	r, err := index.DecodeFrameLean(value, a.suite.TagSize(), a.sector)
 	if err != nil {
 		return frameRef{}, err
 	}
@@ -142,37 +144,85 @@ func (a *Archive) decodeFrame(f *frameRef, stored, dst []byte) error {
 
 // checkFrame reads a frame's stored bytes and verifies them, without decoding.
 func (a *Archive) checkFrame(f *frameRef) error {
-	t := a.suite.TagSize()
-	buf := getBuf(int(f.Stored) + f.TableSize(t))
+	if f.BlockShift != 0 {
+		buf := getBuf(a.wholeSize(f))
+		defer putBuf(buf)
+		return a.readWhole(f, *buf)
+	}
+	buf := getBuf(int(f.Stored))
 	defer putBuf(buf)
-	if err := a.pread(*buf, f.storedOff(t), "frame"); err != nil {
+	if err := a.pread(*buf, f.storedOff(a.suite.TagSize()), "frame"); err != nil {
 		return err
 	}
-	a.stats.BlocksVerified.Add(uint64(f.Blocks()))
-	if f.BlockShift == 0 {
-		_, err := frames.Check(a.suite, a.id, &f.Info, *buf)
-		return err
-	}
-	table, err := frames.CheckTable(a.suite, a.id, &f.Info, (*buf)[f.Stored:])
-	if err != nil {
-		return err
-	}
-	return table.Open(0, (*buf)[:f.Stored])
+	a.stats.BlocksVerified.Add(1)
+	_, err := frames.Check(a.suite, a.id, &f.Info, *buf)
+	return err
 }
 
-// plainFrame returns the decoded bytes of a frame with one tag, shared through the cache.
+// plainFrame returns all plain bytes of a frame, shared through the cache.
 func (a *Archive) plainFrame(f *frameRef) ([]byte, error) {
 	v, err := a.cache.get(cacheKey{f.Attempt, f.Number, cacheFrame}, func() (any, int64, error) {
-		buf := getBuf(int(f.Stored))
-		defer putBuf(buf)
-		if err := a.pread(*buf, f.storedOff(a.suite.TagSize()), "frame"); err != nil {
+		n := a.wholeSize(f)
+		b := make([]byte, n, n+frames.Slack)
+		return b[:f.Plain], int64(cap(b)) + 128, a.readWhole(f, b)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return v.([]byte), nil
+}
+
+// wholeSize is the length of a buffer for all plain bytes of a frame, with room for what is read with them.
+func (a *Archive) wholeSize(f *frameRef) int {
+	return int(f.Plain) + f.TableSize(a.suite.TagSize())
+}
+
+// readWhole reads all of a frame into b, which has the length that wholeSize gives, verifies and decodes it. The plain
+// bytes stand in front.
+func (a *Archive) readWhole(f *frameRef, b []byte) error {
+	off := f.storedOff(a.suite.TagSize())
+	if f.BlockShift != 0 {
+		if err := a.pread(b, off, "frame"); err != nil {
+			return err
+		}
+		t, err := frames.CheckTable(a.suite, a.id, &f.Info, b[f.Stored:])
+		if err != nil {
+			return err
+		}
+		a.stats.BlocksVerified.Add(uint64(f.Blocks()))
+		return t.Open(0, b[:f.Stored])
+	}
+	buf := getBuf(int(f.Stored))
+	defer putBuf(buf)
+	if err := a.pread(*buf, off, "frame"); err != nil {
+		return err
+	}
+	return a.decodeFrame(f, *buf, b)
+}
+
+// headFrame returns the first plain bytes of a compressed frame that has more than frames.HeadSize of them,
+// shared through the cache: those, or all where the frame is not made of blocks of that size.
+func (a *Archive) headFrame(f *frameRef) ([]byte, error) {
+	v, err := a.cache.get(cacheKey{f.Attempt, f.Number, cacheHead}, func() (any, int64, error) {
+		stored := getBuf(int(f.Stored))
+		defer putBuf(stored)
+		if err := a.pread(*stored, f.storedOff(a.suite.TagSize()), "frame"); err != nil {
 			return nil, 0, err
 		}
-		dst := make([]byte, f.Plain, f.Plain+frames.Slack)
-		if err := a.decodeFrame(f, *buf, dst); err != nil {
+		plain := getBuf(int(f.Plain))
+		defer putBuf(plain)
+		c, err := frames.Check(a.suite, a.id, &f.Info, *stored)
+		if err != nil {
 			return nil, 0, err
 		}
-		return dst, int64(len(dst)) + 128, nil
+		a.stats.BlocksVerified.Add(1)
+		a.stats.FramesDecoded.Add(1)
+		n, err := c.DecodeHead(*plain)
+		if err != nil {
+			return nil, 0, err
+		}
+		b := append([]byte(nil), (*plain)[:n]...)
+		return b, int64(cap(b)) + 128, nil
 	})
 	if err != nil {
 		return nil, err
@@ -183,11 +233,7 @@ func (a *Archive) plainFrame(f *frameRef) ([]byte, error) {
 // table returns the verified tag table of a raw frame with blocks, shared through the cache.
 func (a *Archive) table(f *frameRef) (*frames.Table, error) {
 	v, err := a.cache.get(cacheKey{f.Attempt, f.Number, cacheTable}, func() (any, int64, error) {
-		b := make([]byte, f.TableSize(a.suite.TagSize()))
-		if err := a.pread(b, f.storedOff(a.suite.TagSize())+int64(f.Stored), "tag table"); err != nil {
-			return nil, 0, err
-		}
-		t, err := frames.CheckTable(a.suite, a.id, &f.Info, b)
+		t, err := a.readTable(f, make([]byte, f.TableSize(a.suite.TagSize())))
 		if err != nil {
 			return nil, 0, err
 		}
@@ -199,13 +245,21 @@ func (a *Archive) table(f *frameRef) (*frames.Table, error) {
 	return v.(*frames.Table), nil
 }
 
+// readTable reads and verifies a tag table. The table keeps b, which has its length.
+func (a *Archive) readTable(f *frameRef, b []byte) (*frames.Table, error) {
+	if err := a.pread(b, f.storedOff(a.suite.TagSize())+int64(f.Stored), "tag table"); err != nil {
+		return nil, err
+	}
+	return frames.CheckTable(a.suite, a.id, &f.Info, b)
+}
+
 // smallRange is up to how many bytes of touched blocks are read with one call beside the caller's buffer;
 // a copy of that much costs less than a second call.
 const smallRange = 64 << 10
 
 // readRaw fills dst with the bytes from off on of a raw frame with blocks. Whole blocks of a long range are
-// read and verified in dst itself; what is wanted of a block in part, and short ranges, are read and
-// verified beside it and copied. On failure dst holds zeros.
+// read and verified in dst itself, rawPiece at a time; what is wanted of a block in part, and short ranges, are read
+// and verified beside it and copied. On failure what is not verified of dst holds zeros.
 func (a *Archive) readRaw(f *frameRef, t *frames.Table, dst []byte, off int64) (err error) {
 	defer func() {
 		if err != nil {
@@ -240,6 +294,7 @@ func (a *Archive) readRaw(f *frameRef, t *frames.Table, dst []byte, off int64) (
 		if !whole {
 			n &^= 1<<f.BlockShift - 1
 		}
+		n = min(n, max(rawPiece, int64(1)<<f.BlockShift))
 		if err := a.openBlocks(t, first, dst[:n], base+lo); err != nil {
 			return err
 		}

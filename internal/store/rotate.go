@@ -364,7 +364,7 @@ func (w *rewriter) digestKeys(yield func(index.Op) bool) {
 
 func (w *rewriter) frames(yield func(index.Op) bool) {
 	b, l := w.t.a, w.t.level()
-	e, err := frames.NewEncoder(b.suite, b.id, frames.LevelNone, blockShift(b.suite.ID()), b.sector, max(unit(l), maxPack, rawUnit))
+	e, err := frames.NewEncoder(b.suite, b.id, frames.LevelNone, blockShift(b.suite.ID()), b.sector, max(unit(l), maxPack(l), rawUnit))
 	if err != nil {
 		w.err = err
 		return

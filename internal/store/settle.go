@@ -61,8 +61,8 @@ func (t *Tx) settle(ctx context.Context) error {
 			}
 		}
 	}
-	for i := range t.fresh {
-		if c := &t.fresh[i]; c.refs == 0 {
+	for _, c := range t.fresh.all() {
+		if c.refs == 0 {
 			if err := dead(c.frame, int64(c.unit), c.size); err != nil {
 				return err
 			}
@@ -95,8 +95,15 @@ func (t *Tx) settle(ctx context.Context) error {
 			continue
 		}
 		open := journal.NoFrame
-		if len(p.members) > 0 && len(*p.buf) < packTarget(uint8(class))*3/4 {
-			open = t.nextFrame
+		if n := len(*p.buf); n > 0 && n < packTarget(t.level(), uint8(class))*3/4 {
+			// Of two that are not full, the smaller one takes what comes.
+			last, left, err := t.lastPack(uint8(class))
+			if err != nil {
+				return err
+			}
+			if !left || n < last {
+				open = t.nextFrame
+			}
 		}
 		if err := t.closePack(uint8(class), open); err != nil {
 			return err
@@ -120,6 +127,9 @@ func (t *Tx) repack(number uint64, class uint8) error {
 		return format.Corrupt("frame record", -1, "frame %d: unknown pack class %d", number, class)
 	}
 	if number < t.firstFrame {
+		if err := t.apart(number, class); err != nil {
+			return err
+		}
 		return t.unpack(number, class)
 	}
 	if err := t.drain(); err != nil {
@@ -138,7 +148,8 @@ func (t *Tx) repack(number uint64, class uint8) error {
 	for _, n := range slices.Clone(rec.Contents) {
 		size, refs := int64(0), uint64(0)
 		if n >= t.firstContent {
-			size, refs = t.fresh[n-t.firstContent].size, uint64(t.fresh[n-t.firstContent].refs)
+			c := t.fresh.at(int(n - t.firstContent))
+			size, refs = c.size, uint64(c.refs)
 		} else {
 			c, err := t.content(n)
 			if err != nil {
@@ -167,7 +178,7 @@ func (t *Tx) dropDead(p *pack) error {
 	for _, m := range p.members {
 		live := true
 		if m.Content >= t.firstContent {
-			live = t.fresh[m.Content-t.firstContent].refs > 0
+			live = t.fresh.at(int(m.Content-t.firstContent)).refs > 0
 		} else {
 			c, err := t.content(m.Content)
 			if err != nil {
@@ -232,7 +243,7 @@ func (t *Tx) trees(ctx context.Context) (roots [5]index.Root, k journal.Counters
 		}
 	})
 	k.Entries = roots[index.Entries-1].Count
-	k.NextContent = t.firstContent + uint64(len(t.fresh))
+	k.NextContent = t.nextContent()
 	k.NextFrame = t.nextFrame
 	return roots, k, err
 }
@@ -268,8 +279,9 @@ func (t *Tx) contentOps(k *journal.Counters) (contents, digests iter.Seq[index.O
 			old = append(old, change{n: n, value: v})
 		}
 	}
-	for i := range t.fresh {
-		if c := &t.fresh[i]; c.refs > 0 {
+	added = make([]digestKey, 0, t.fresh.len())
+	for i, c := range t.fresh.all() {
+		if c.refs > 0 {
 			added = append(added, key(&c.digest, t.firstContent+uint64(i)))
 			k.PlainBytes += uint64(c.size)
 		}
@@ -282,8 +294,7 @@ func (t *Tx) contentOps(k *journal.Counters) (contents, digests iter.Seq[index.O
 				return
 			}
 		}
-		for i := range t.fresh {
-			f := &t.fresh[i]
+		for i, f := range t.fresh.all() {
 			if f.refs == 0 {
 				continue
 			}
@@ -345,10 +356,10 @@ func (t *Tx) frameOps(k *journal.Counters) (iter.Seq[index.Op], error) {
 		k.StoredBytes -= uint64(rec.Stored)
 		k.FrameBytes -= uint64(rec.Ext.Len)
 	}
-	for i := range t.frames {
+	for i, f := range t.frames.all() {
 		if !t.gone[t.firstFrame+uint64(i)] {
-			k.StoredBytes += uint64(t.frames[i].Stored)
-			k.FrameBytes += uint64(t.frames[i].Ext.Len)
+			k.StoredBytes += uint64(f.Stored)
+			k.FrameBytes += uint64(f.Ext.Len)
 		}
 	}
 	slices.Sort(dropped)
@@ -362,12 +373,12 @@ func (t *Tx) frameOps(k *journal.Counters) (iter.Seq[index.Op], error) {
 				return
 			}
 		}
-		for i := range t.frames {
+		for i, f := range t.frames.all() {
 			n := t.firstFrame + uint64(i)
 			if t.gone[n] {
 				continue
 			}
-			v := index.AppendFrame(nil, &t.frames[i], t.a.suite.TagSize(), t.a.sector)
+			v := index.AppendFrame(nil, f, t.a.suite.TagSize(), t.a.sector)
 			if !yield(index.Op{Key: index.AppendNumKey(nil, n), Value: v}) {
 				return
 			}
@@ -388,8 +399,8 @@ const (
 func stageRoom(written int64) int64 { return min(max(4*stageRefill, 2*written), stageBytes/4) }
 
 // sets decides what becomes of the extents that the new root does not use: the stage set, the retire set,
-// and the changes of the free tree.
-func (t *Tx) sets() (retire []journal.Planned, edits *freeEdits, err error) {
+// and the changes of the free tree. roots are the new ones, but for the free tree's.
+func (t *Tx) sets(roots *[5]index.Root) (retire []journal.Planned, edits *freeEdits, err error) {
 	if t.compact != nil {
 		return t.compactSets()
 	}
@@ -427,7 +438,68 @@ func (t *Tx) sets() (retire []journal.Planned, edits *freeEdits, err error) {
 		// Also when the stage set did not serve: what it holds is in too small pieces.
 		err = edits.refill(stageRoom(t.space.given))
 	}
+	if t.restage && err == nil {
+		err = edits.refill(stageBytes / 4)
+	}
+	if err == nil {
+		err = t.reserve(edits, roots)
+	}
 	return retire, edits, err
+}
+
+// Restage commits a generation that holds the same and in whose stage set the next transaction finds more of the
+// archive's free space: for a transaction that is larger than the ones before it, on a disk that is full.
+func (a *Archive) Restage(ctx context.Context) error {
+	t, err := a.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	t.restage = true
+	if _, err = t.Commit(ctx); err != nil {
+		return errors.Join(err, t.Rollback())
+	}
+	return nil
+}
+
+// Bounds of the reserve.
+const (
+	reserveFrom = 256 << 10 // a smaller archive has none, for it has little to give back
+	reserveMax  = 384 << 10
+)
+
+// reserve is how much free space an archive of size bytes keeps: a removal writes nodes, and what stays of a
+// pack, before it gives anything back, and on a full disk it can do that only within the file.
+func reserve(size int64, roots *[5]index.Root, nodeBytes int64) int64 {
+	if size < reserveFrom {
+		return 0
+	}
+	path := int64(0)
+	for _, r := range roots {
+		path += int64(r.Height) * nodeSize
+	}
+	return min(max(min(path, nodeBytes), 0)+size/32, reserveMax) &^ 4095
+}
+
+func (v *view) reserve(size int64) int64 {
+	return reserve(size, &v.roots, int64(v.commit.Counters.NodeBytes))
+}
+
+// reserve makes sure that a transaction that lets the archive grow leaves it its reserve. The space is
+// written, for a hole in the file reserves nothing.
+func (t *Tx) reserve(edits *freeEdits, roots *[5]index.Root) error {
+	s := &t.space
+	if s.end == t.base.super.End {
+		return nil // it may be a removal on a full disk
+	}
+	want := reserve(s.end, roots, int64(t.base.commit.Counters.NodeBytes)+t.nodes)
+	free := totalLen(s.held) + totalLen(s.usable) + int64(t.base.commit.Counters.FreeBytes) + edits.free
+	if free >= want/2 {
+		return nil
+	}
+	e := format.Extent{Off: s.end, Len: format.AlignUp(want-max(free, 0), t.a.sector)}
+	s.end += e.Len
+	s.usable = append(s.usable, journal.Planned{Extent: e, Generation: t.gen})
+	return t.out.write(zeros[:e.Len], e.Off)
 }
 
 // spill makes the stage set small enough: neighbours are joined, then the smallest extents go to the free

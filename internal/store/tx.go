@@ -27,27 +27,29 @@ type Tx struct {
 	err     error // the first failure; the transaction can only be rolled back
 
 	entries entryOps
+	scratch []byte
 	moved   bool // an existing entry was removed, replaced or renamed: what is superseded held deleted things
 
 	firstContent uint64 // number of the first content of this transaction
-	fresh        []newContent
+	fresh        chunked[newContent]
 	changed      map[uint64]*index.Content // committed contents with other references or runs
-	dupes        map[uint64]uint64         // digest prefix → content of this transaction
+	dupes        duplicates                // of fresh
 	sound        map[uint64]bool           // committed frames looked at before sharing: do they verify
 	sizes        map[int64]bool            // sizes of this transaction's large contents
 
 	firstFrame uint64
 	nextFrame  uint64
-	frames     []index.Frame       // this transaction's, from firstFrame on; written by the ordered writer
-	gone       map[uint64]bool     // frames, committed or new, that nothing references any more
-	packs      [packClasses]*pack  // open packs
-	openPacks  [packClasses]uint64 // what the next root will say
+	frames     chunked[index.Frame] // this transaction's, from firstFrame on; written by the ordered writer
+	gone       map[uint64]bool      // frames, committed or new, that nothing references any more
+	packs      [packClasses]*pack   // open packs
+	openPacks  [packClasses]uint64  // what the next root will say
 	pipe       *pipeline
 
 	retired []journal.Planned // extents of the base generation that this one supersedes
 	unused  []journal.Planned // extents written in this transaction and dropped again
 	compact *rearrangement    // nil but in a compaction's transactions
 	keys    *journal.KeyDir   // the key directory to be written, or nil
+	restage bool              // it does nothing but fill the stage set
 	sum     Summary
 	nodes   int64 // change of the bytes in nodes' extents
 }
@@ -166,7 +168,7 @@ func (a *Archive) begin() (*Tx, error) {
 	k := &v.commit.Counters
 	t := &Tx{a: a, base: v, gen: v.super.Generation + 1, out: writeBuffer{a: a},
 		firstContent: k.NextContent, firstFrame: k.NextFrame, nextFrame: k.NextFrame,
-		changed: map[uint64]*index.Content{}, dupes: map[uint64]uint64{}, sizes: map[int64]bool{}, sound: map[uint64]bool{}, gone: map[uint64]bool{},
+		changed: map[uint64]*index.Content{}, sizes: map[int64]bool{}, sound: map[uint64]bool{}, gone: map[uint64]bool{},
 	}
 	if t.gen > maxGen {
 		return nil, format.Corrupt("superblock", 0, "generation %d is out of range", t.gen)
@@ -291,8 +293,9 @@ func (t *Tx) Move(from, to pathsafe.Path) error {
 // reference changes the number of references to a content.
 func (t *Tx) reference(n uint64, by int64) error {
 	if n >= t.firstContent {
-		if i := n - t.firstContent; i < uint64(len(t.fresh)) {
-			t.fresh[i].refs = uint32(int64(t.fresh[i].refs) + by)
+		if i := n - t.firstContent; i < uint64(t.fresh.len()) {
+			c := t.fresh.at(int(i))
+			c.refs = uint32(int64(c.refs) + by)
 			return nil
 		}
 		return format.Corrupt("entry", -1, "content %d has never been given out", n)

@@ -9,6 +9,9 @@
 // is a few dozen bytes per content and per extent, and a window of frames per worker, however large the
 // archive's files are.
 //
+// Scrub makes such a check again and again, past the system's caches and at a bounded rate: beside a handle
+// that trusts what it has verified once, it bounds for how long rot can stay unseen.
+//
 // The package refuses to share the store's reader or cache, to write anything, and to follow an older
 // generation when the current one is damaged.
 package verify

@@ -21,6 +21,7 @@ func (c *checker) readNode(t index.Tree, ref *index.Ref, level int, buf []byte) 
 	if !ok {
 		return nil, format.Corrupt("node", ref.Off, "tag does not verify")
 	}
+	c.nodes++
 	n, err := index.ParseNode(b, t, level, c.tag, ref.Off)
 	if err == nil {
 		err = n.Check()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync/atomic"
 
 	"lockbox/internal/format"
 	"lockbox/internal/index"
@@ -30,6 +31,9 @@ type Options struct {
 	Signers []seal.PublicKey // refuse (format.ErrAuth) an archive that none of these has signed
 
 	Jobs int // workers that read frames; up to 1: no goroutine is started
+	// Rate is how many bytes of the file are read in a second, at most; 0: no bound.
+	Rate  int64
+	Clock Clock // nil: the system's
 	// Finding and Progress are never called concurrently. With more than one job the findings of frames
 	// come in no particular order.
 	Finding  func(Finding)
@@ -71,6 +75,7 @@ type Summary struct {
 	Nodes      uint64
 	Damaged    int  // distinct damaged entries and structures
 	Repairable int  // findings that only cost redundancy
+	Work       Work // what it took
 	Complete   bool // false when damage hid a part of a tree
 }
 
@@ -79,17 +84,18 @@ type Summary struct {
 // of an unknown version (ErrVersion), damaged at its root (ErrCorrupt, besides a finding), not to be
 // unlocked or not signed as it must be (ErrAuth), cannot be read, or ctx was cancelled.
 func Run(ctx context.Context, f File, o Options) (Summary, error) {
-	c := &checker{ctx: ctx, f: f, o: o}
+	c := &checker{ctx: ctx, f: newInput(ctx, f, &o), o: o}
 	c.rep.finding, c.rep.progress = o.Finding, o.Progress
 	err := c.run()
 	c.forget()
 	c.sum.Damaged, c.sum.Repairable = c.rep.damaged, c.rep.repairable
+	c.sum.Work = Work{Reads: c.f.reads.Load(), BytesRead: c.f.bytes.Load(), Nodes: c.nodes, Frames: c.decoded.Load(), Blocks: c.blocks.Load()}
 	return c.sum, err
 }
 
 type checker struct {
 	ctx    context.Context
-	f      File
+	f      *input
 	size   int64
 	o      Options
 	rep    report
@@ -107,6 +113,9 @@ type checker struct {
 	contents contents
 	flagged  bitset // entries, by position in the tree, that a finding has named
 	partial  bool   // something other than a broken tree kept a part from being checked
+
+	nodes           uint64 // parsed
+	decoded, blocks atomic.Uint64
 }
 
 func (c *checker) run() error {

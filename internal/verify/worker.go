@@ -192,6 +192,7 @@ func (w *worker) open(info *frames.Info, ext []byte) ([]byte, error) {
 	w.bad = w.bad[:0]
 	at := frames.HeaderSize(c.tag)
 	stored := ext[at : at+int(info.Stored)]
+	c.blocks.Add(uint64(info.Blocks()))
 	if info.BlockShift == 0 {
 		checked, err := frames.Check(c.suite, c.super.Archive, info, stored)
 		if err != nil || info.Codec == frames.Raw {
@@ -201,6 +202,7 @@ func (w *worker) open(info *frames.Info, ext []byte) ([]byte, error) {
 			w.plain = getBuffer(int(info.Plain))
 		}
 		plain := (*w.plain)[:info.Plain]
+		c.decoded.Add(1)
 		return plain, checked.Decode(plain)
 	}
 	at += int(info.Stored)

@@ -51,7 +51,7 @@ func openRegular(dir int, path, name string, flags int, perm fs.FileMode) (*osFi
 		}
 	}
 	if err == nil {
-		err = unix.SetNonblock(fd, false)
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_SETFL, 0) // none of the flags that can be set, O_NONBLOCK above all
 	}
 	if err != nil {
 		_ = unix.Close(fd) // nothing was written, and the first error is the one that matters
@@ -140,12 +140,10 @@ func lockFile(f *os.File, off, n int64, exclusive bool) (bool, error) {
 func unlockFile(f *os.File, off, n int64) error { return setLock(f, unix.F_UNLCK, off, n) }
 
 // setLock uses open file description locks: the classic ones belong to the process, and closing any
-// descriptor of the file would drop them.
+// descriptor of the file would drop them. It is called with the lock of held, so the descriptor stays open.
 func setLock(f *os.File, kind int16, off, n int64) error {
 	lk := unix.Flock_t{Type: kind, Whence: 0, Start: off, Len: n}
-	return control(f, func(fd uintptr) error {
-		return ignoreEINTR(func() error { return unix.FcntlFlock(fd, ofdSetLock, &lk) })
-	})
+	return ignoreEINTR(func() error { return unix.FcntlFlock(f.Fd(), ofdSetLock, &lk) })
 }
 
 func lockUnsupported(err error) bool {

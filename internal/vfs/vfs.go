@@ -29,7 +29,7 @@ type File interface {
 	// Truncate sets the size; what it adds reads as zeros.
 	Truncate(size int64) error
 	// Sync makes everything written and the size durable. After an error the state on the device is
-	// unknown and another call cannot repair it.
+	// unknown and another call cannot repair it. On a handle for reading it does what the system allows.
 	Sync() error
 	// Close releases the handle's locks. It is not a sync.
 	Close() error

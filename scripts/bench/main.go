@@ -1,9 +1,10 @@
-// Command bench measures lockbox against ZIP in this process, and the binary against other archivers as
-// whole processes, and writes Markdown tables with each goal and whether it was met.
+// Command bench fills docs/benchmarks.md: it has the binary measure itself against ZIP ("lockbox bench"), compares the
+// binary with other archivers as whole processes, and writes tables, samples and a plot with each goal and whether it
+// was met.
 //
-// A figure is a ratio from one run: the contenders take turns, at least nine times after a round that does not
-// count, and medians are compared. Bytes are compared before anything is timed. Fixtures come from fixed seeds
-// and from the Go toolchain's own source. Nothing is averaged away: a missed goal is printed as missed.
+// A figure is a ratio from one run: the contenders take turns, nine times after a round that does not count, and
+// medians are compared. Fixtures come from fixed seeds and from the Go toolchain's own source. Nothing is averaged
+// away: a missed goal is printed as missed.
 package main
 
 import (
@@ -17,10 +18,15 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"time"
+
+	"lockbox/internal/bench"
 )
 
-type bench struct {
+// run is one run of this program.
+type run struct {
 	ctx     context.Context
 	bin     string // the lockbox binary
 	self    string // this program, as the launcher of measured processes
@@ -29,20 +35,21 @@ type bench struct {
 	samples int
 	quick   bool
 	filter  *regexp.Regexp
-	report  report
-	text    []byte // all Go source, in order of paths
-	current string // the workload being measured
-	raw     []rawSamples
+	pattern string
+	report  bench.Report
 }
 
+const everything = "inprocess,jobs,commands,memory"
+
 func main() {
-	b := &bench{}
-	bin := flag.String("lockbox", "bin/lockbox", "the binary for sections 3 and 4")
-	sections := flag.String("section", "1,2,3,4", "sections to measure: 1 streaming, 2 random access, 3 whole processes, 4 memory")
-	filter := flag.String("filter", "", "measure only workloads that match this regular expression")
+	b := &run{}
+	bin := flag.String("lockbox", "bin/lockbox", "the binary")
+	sections := flag.String("section", everything, "sections to measure")
+	flag.StringVar(&b.pattern, "filter", "", "measure only workloads that match this regular expression")
 	flag.BoolVar(&b.quick, "quick", false, "three samples, and no workload that takes long")
 	out := flag.String("o", "", "write the tables to this file (default: docs/benchmarks.md for a complete run, else standard output)")
-	raw := flag.String("raw", "", "write every sample to this file, one JSON object per contender (a complete run: docs/benchmarks.ndjson)")
+	raw := flag.String("raw", "", "write every sample to this file, as lockbox bench --json does (a complete run: docs/benchmarks.ndjson)")
+	plot := flag.String("svg", "", "write the plot to this file (a complete run: docs/benchmarks.svg)")
 	tmp := flag.String("tmp", "", "work below this directory (default: /dev/shm where there is one)")
 	launch := flag.String("launch", "", "internal: run the operands as a process and write what it used to this file")
 	flag.Parse()
@@ -52,15 +59,15 @@ func main() {
 	var stop context.CancelFunc
 	b.ctx, stop = signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := b.main(*bin, *sections, *filter, *out, *raw, *tmp); err != nil {
+	if err := b.main(*bin, *sections, *out, *raw, *plot, *tmp); err != nil {
 		fmt.Fprintf(os.Stderr, "bench: %v\n", err)
 		stop()
 		os.Exit(1)
 	}
 }
 
-func (b *bench) main(bin, sections, filter, out, raw, tmp string) (err error) {
-	if b.filter, err = regexp.Compile(filter); err != nil {
+func (b *run) main(bin, sections, out, raw, plot, tmp string) (err error) {
+	if b.filter, err = regexp.Compile(b.pattern); err != nil {
 		return err
 	}
 	if b.bin, err = filepath.Abs(bin); err != nil {
@@ -83,47 +90,120 @@ func (b *bench) main(bin, sections, filter, out, raw, tmp string) (err error) {
 			tmp = "/dev/shm"
 		}
 	}
-	if b.tmp, err = os.MkdirTemp(tmp, "lockbox-bench-"); err != nil {
+	if b.tmp, err = os.MkdirTemp(tmp, "lockbox-peers-"); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(b.tmp)) }()
+	b.report.Machine = bench.ThisMachine(b.tmp)
+	b.report.Machine.Samples, b.report.Machine.Quick = b.samples, b.quick
+	b.report.Machine.Text = "Go source"
 
-	complete := !b.quick && filter == "" && sections == "1,2,3,4"
+	steps := map[string]func() error{
+		"inprocess": func() error { return b.inProcess(false) }, "jobs": func() error { return b.inProcess(true) },
+		"commands": b.commandLine, "memory": b.memory,
+	}
 	for s := range strings.SplitSeq(sections, ",") {
-		run, ok := map[string]func() error{"1": b.streaming, "2": b.random, "3": b.processes, "4": b.memory}[strings.TrimSpace(s)]
+		step, ok := steps[strings.TrimSpace(s)]
 		if !ok {
 			return fmt.Errorf("no section %q", s)
 		}
-		if err := run(); err != nil {
+		if err := step(); err != nil {
 			return fmt.Errorf("section %s: %w", s, err)
 		}
 	}
 	if err := b.ctx.Err(); err != nil {
 		return err
 	}
-	if complete {
+	if !b.quick && b.pattern == "" && sections == everything {
 		out = cmp.Or(out, filepath.Join("docs", "benchmarks.md"))
 		raw = cmp.Or(raw, filepath.Join("docs", "benchmarks.ndjson"))
+		plot = cmp.Or(plot, filepath.Join("docs", "benchmarks.svg"))
 	}
-	if raw != "" {
-		if err := writeRaw(raw, b.raw); err != nil {
-			return err
-		}
-	}
-	text := b.report.markdown(b)
-	if out == "" {
-		fmt.Print(text)
+	return b.write(out, raw, plot)
+}
+
+// inProcess has the binary measure itself.
+func (b *run) inProcess(sweep bool) error {
+	if !slices.ContainsFunc(bench.Names(sweep), b.filter.MatchString) {
 		return nil
 	}
-	return os.WriteFile(out, []byte(text), 0o644)
+	args := []string{"bench", "--json", "--progress", "always", "--dir", b.tmp}
+	if sweep {
+		args = append(args, "--jobs-sweep")
+	} else {
+		args = append(args, "--source", filepath.Join(b.goroot, "src"))
+	}
+	if b.quick {
+		args = append(args, "--quick")
+	}
+	if b.pattern != "" {
+		args = append(args, "--filter", b.pattern)
+	}
+	cmd := exec.CommandContext(b.ctx, b.bin, args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // so that it tidies up
+	cmd.WaitDelay = 10 * time.Second
+	cmd.Stderr = os.Stderr
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	r, err := bench.Read(pipe)
+	if err = errors.Join(err, cmd.Wait()); err != nil {
+		return fmt.Errorf("%s %s: %w", b.bin, strings.Join(args, " "), err)
+	}
+	if !sweep {
+		b.report.Machine = r.Machine
+	}
+	b.report.Sets = append(b.report.Sets, r.Sets...)
+	return nil
 }
 
 // wanted tells whether a workload is to be measured, and says on standard error that it is.
-func (b *bench) wanted(section int, workload string) bool {
-	if !b.filter.MatchString(workload) || b.ctx.Err() != nil {
+func (b *run) wanted(section, workload string) bool {
+	name := section + ": " + workload
+	if !b.filter.MatchString(name) || b.ctx.Err() != nil {
 		return false
 	}
-	fmt.Fprintf(os.Stderr, "%d  %s\n", section, workload)
-	b.current = workload
+	fmt.Fprintf(os.Stderr, "bench: measuring %s\n", name)
 	return true
+}
+
+// take lets contenders take turns and returns a set for each.
+func (b *run) take(section, workload string, samples int, cs ...bench.Contender) ([]bench.Set, error) {
+	times, err := bench.Take(b.ctx, samples, cs...)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", workload, err)
+	}
+	sets := make([]bench.Set, len(cs))
+	for i, c := range cs {
+		sets[i] = bench.Set{Section: section, Workload: workload, Contender: c.Name, Samples: times[i]}
+	}
+	return sets, nil
+}
+
+// against adds the first set's comparison with each of the others; a goal of 0 is none.
+func (b *run) against(sets []bench.Set, goals []float64) {
+	for i := range sets[1:] {
+		mine, other := sets[0], sets[1+i]
+		mine.Workload += ", against " + other.Contender
+		other.Workload = mine.Workload
+		mine.Compared(&other, true)
+		mine.WithGoal(goals[1+i])
+		b.report.Sets = append(b.report.Sets, mine, other)
+	}
+}
+
+// figure adds a number that is no time.
+func (b *run) figure(section, workload, shown string, value float64, unit string, goal float64) {
+	s := bench.Set{Section: section, Workload: workload, Contender: "lockbox", Shown: shown, Value: &value, Unit: unit}
+	s.WithGoal(goal)
+	b.report.Sets = append(b.report.Sets, s)
+}
+
+// missing adds a row that says why nothing was measured.
+func (b *run) missing(section, workload, why string) {
+	b.report.Sets = append(b.report.Sets, bench.Set{Section: section, Workload: workload, Contender: "lockbox", Note: why})
 }

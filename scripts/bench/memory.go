@@ -7,12 +7,14 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+
+	"lockbox/internal/bench"
 )
 
 // memory measures how much of the machine's memory commands hold at most.
-func (b *bench) memory() error {
+func (b *run) memory() error {
 	if runtime.GOOS == "windows" {
-		b.report.missing(4, "all", "this system does not tell a process's largest resident size")
+		b.missing("memory", "all", "this system does not tell a process's largest resident size")
 		return nil
 	}
 	t, err := b.sourceTree()
@@ -25,16 +27,14 @@ func (b *bench) memory() error {
 	if b.quick {
 		return nil
 	}
-	if b.filter.MatchString("1 GiB file") {
+	if b.filter.MatchString("memory: a 1 GiB file") {
 		dir := filepath.Join(b.tmp, "big")
-		text, err := b.goText(1024*mib, 0)
+		text, err := bench.LoadText(filepath.Join(b.goroot, "src"))
 		if err != nil {
 			return err
 		}
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(dir, "big.txt"), text, 0o644); err != nil {
+		f := text.File("big.txt", 1<<30, 0)
+		if err := errors.Join(os.Mkdir(dir, 0o755), writeFile(filepath.Join(dir, f.Name), &f)); err != nil {
 			return err
 		}
 		err = b.memoryOf("a 1 GiB file", filepath.Join(b.tmp, "big.lbx"), dir, "big.txt")
@@ -42,13 +42,13 @@ func (b *bench) memory() error {
 			return err
 		}
 	}
-	if b.wanted(4, "1,000,000 entries") {
+	if b.wanted("memory", "1,000,000 entries") {
 		return b.memoryOfMillion()
 	}
 	return nil
 }
 
-func (b *bench) rss(workload string, goal float64, clear []string, args ...string) error {
+func (b *run) rss(workload string, goal float64, clear []string, args ...string) error {
 	var peak int64
 	for range 3 {
 		for _, c := range clear {
@@ -62,12 +62,12 @@ func (b *bench) rss(workload string, goal float64, clear []string, args ...strin
 		}
 		peak = max(peak, u.MaxRSS)
 	}
-	m := float64(peak) / mib
-	b.report.figure(4, workload, fmt.Sprintf("%.1f MiB", m), m, "MiB", goal)
+	m := float64(peak) / (1 << 20)
+	b.figure("memory", workload, fmt.Sprintf("%.1f MiB", m), m, "MiB", goal)
 	return nil
 }
 
-func (b *bench) memoryOf(what, lbx, dir, one string) error {
+func (b *run) memoryOf(what, lbx, dir, one string) error {
 	out := filepath.Join(b.tmp, "out")
 	if _, err := os.Stat(lbx); err != nil {
 		if _, err := b.exec("", b.bin, "add", lbx, "-C", dir, ".", "--quiet"); err != nil {
@@ -92,7 +92,7 @@ func (b *bench) memoryOf(what, lbx, dir, one string) error {
 			if jobs > 1 {
 				name += "s"
 			}
-			if !b.wanted(4, name) {
+			if !b.wanted("memory", name) {
 				continue
 			}
 			if err := b.rss(name, c.goal, c.clear, c.args...); err != nil {
@@ -103,10 +103,10 @@ func (b *bench) memoryOf(what, lbx, dir, one string) error {
 	return os.RemoveAll(out)
 }
 
-func (b *bench) memoryOfMillion() error {
+func (b *run) memoryOfMillion() error {
 	const count = 1_000_000
 	lbx, extra := filepath.Join(b.tmp, "million.lbx"), filepath.Join(b.tmp, "extra")
-	if err := b.makeMillion(lbx, count); err != nil {
+	if err := bench.WriteLockbox(b.ctx, lbx, 0, tiny(count)); err != nil {
 		return err
 	}
 	defer os.Remove(lbx)
@@ -114,7 +114,7 @@ func (b *bench) memoryOfMillion() error {
 		return err
 	}
 	for _, args := range [][]string{
-		{"list", lbx}, {"verify", lbx, "--full", "--quiet"}, {"cat", lbx, millionName(count / 2)},
+		{"list", lbx}, {"verify", lbx, "--full", "--quiet"}, {"cat", lbx, tinyName(count / 2)},
 		{"add", lbx, "-C", b.tmp, "extra", "--quiet"},
 	} {
 		if err := b.rss(args[0]+", 1,000,000 entries", 256, nil, args...); err != nil {

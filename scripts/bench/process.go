@@ -1,14 +1,19 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"lockbox/internal/bench"
 )
 
 // usage is what a process took.
@@ -46,7 +51,7 @@ func launcher(result string, args []string) int {
 }
 
 // exec runs a command in a directory and fails when the command does. Its output is dropped, but shown when it fails.
-func (b *bench) exec(dir string, args ...string) (usage, error) {
+func (b *run) exec(dir string, args ...string) (usage, error) {
 	var u usage
 	result := filepath.Join(b.tmp, "usage.json")
 	log, err := os.Create(filepath.Join(b.tmp, "output"))
@@ -83,6 +88,9 @@ type command struct {
 	clear []string // removed before each sample
 	make  []string // directories made before each sample
 	goal  float64
+	first [][]string // commands to run before each sample
+
+	yields func() error // compares what the first run made, outside the timing
 }
 
 func installed(name string) bool {
@@ -92,12 +100,12 @@ func installed(name string) bool {
 
 // commands measures processes against each other; the first is lockbox. Programs that are not installed get a row
 // that says so.
-func (b *bench) commands(section int, workload string, samples int, cs ...command) error {
-	var run []contender
+func (b *run) commands(workload string, samples int, cs ...command) error {
+	var contenders []bench.Contender
 	var goals []float64
 	for _, c := range cs {
 		if c.need != "" && !installed(c.need) {
-			b.report.missing(section, workload+", against "+c.name, c.need+" is not installed")
+			b.missing(commandLine, workload+", against "+c.name, c.need+" is not installed")
 			continue
 		}
 		prepare := func() error {
@@ -111,22 +119,74 @@ func (b *bench) commands(section int, workload string, samples int, cs ...comman
 					return err
 				}
 			}
+			for _, args := range c.first {
+				if _, err := b.exec(c.dir, args...); err != nil {
+					return err
+				}
+			}
 			return nil
 		}
-		run = append(run, contender{name: c.name, prepare: prepare, run: func() (time.Duration, error) {
+		compared := c.yields == nil
+		contenders = append(contenders, bench.Contender{Name: c.name, Prepare: prepare, Run: func() (time.Duration, error) {
 			u, err := b.exec(c.dir, c.args...)
+			if err == nil && !compared {
+				compared = true
+				err = c.yields()
+			}
 			return u.Wall, err
 		}})
 		goals = append(goals, c.goal)
 	}
-	stats, err := b.compare(samples, run...)
+	sets, err := b.take(commandLine, workload, samples, contenders...)
 	if err != nil {
 		return err
 	}
-	for i := range stats[1:] {
-		b.report.ratio(section, workload+", against "+stats[i+1].name, stats[0], stats[i+1], goals[i+1])
-	}
+	b.against(sets, goals)
 	return nil
+}
+
+// writeFile writes a fixture's file to the host.
+func writeFile(name string, f *bench.File) error {
+	out, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, f.Reader())
+	return errors.Join(err, out.Close())
+}
+
+// sameFiles tells what differs between the files below two directories: names and bytes.
+func sameFiles(want, got string) error {
+	n := 0
+	if err := filepath.WalkDir(want, func(name string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		n++
+		rel, err := filepath.Rel(want, name)
+		if err != nil {
+			return err
+		}
+		mine, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		theirs, err := os.ReadFile(filepath.Join(got, rel))
+		if err == nil && !bytes.Equal(mine, theirs) {
+			err = fmt.Errorf("%s: other bytes", rel)
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	return filepath.WalkDir(got, func(_ string, e fs.DirEntry, err error) error {
+		if err == nil && e.Type().IsRegular() {
+			if n--; n < 0 {
+				err = fmt.Errorf("%s: more files than in %s", got, want)
+			}
+		}
+		return err
+	})
 }
 
 // copyTree copies files and directories, with modes and times.

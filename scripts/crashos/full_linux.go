@@ -14,6 +14,7 @@ const smallDisk = 2 << 20
 
 // fullPart works on a file system that is full.
 func fullPart(r *run, fx *fixture, p *part) {
+	freshPart(r, p)
 	p.scenario("tmpfs of 2 MiB", func(rng *rand.Rand) (counts string, err error) {
 		if err := canMount(); err != nil {
 			return "", err
@@ -26,6 +27,43 @@ func fullPart(r *run, fx *fixture, p *part) {
 		f := &fullDisk{fx: fx, r: r, dir: dir, path: filepath.Join(dir, target)}
 		err = f.run(rng)
 		return fmt.Sprintf("%d commands, %d of them refused", f.ran, f.refused), err
+	})
+}
+
+// freshPart fills a file system right after an archive was made there: what can be removed then lives on the
+// archive's reserve.
+func freshPart(r *run, p *part) {
+	p.scenario("removal from a fresh archive", func(rng *rand.Rand) (counts string, err error) {
+		if err := canMount(); err != nil {
+			return "", err
+		}
+		dir, src := filepath.Join(r.dir, "fresh"), filepath.Join(r.dir, "fresh-files")
+		if err := mountTmpfs(dir, 8*smallDisk); err != nil {
+			return "", err
+		}
+		defer func() { err = errors.Join(err, unmount(dir), os.RemoveAll(src)) }()
+		if err := os.Mkdir(src, 0o700); err != nil {
+			return "", err
+		}
+		for i := range 500 {
+			name := fmt.Sprintf("f%03d", i)
+			if err := os.WriteFile(filepath.Join(src, name), noise(fmt.Sprint(name, rng.Uint64()), 20_000), 0o644); err != nil {
+				return "", err
+			}
+		}
+		f := &fullDisk{r: r, dir: dir, path: filepath.Join(dir, target)}
+		if err := r.must("add", f.path, "-C", src, "."); err != nil {
+			return "", err
+		}
+		for i := range 8 {
+			if err := f.fill(0); err != nil { // what was given back is taken by others at once
+				return "", err
+			}
+			if err := errors.Join(r.must("remove", f.path, fmt.Sprintf("f%03d", 60*i)), r.must("verify", "--full", f.path)); err != nil {
+				return "", err
+			}
+		}
+		return "8 files removed with no byte free", nil
 	})
 }
 

@@ -1,0 +1,284 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"lockbox/internal/hostfs"
+	"lockbox/internal/index"
+	"lockbox/internal/pathsafe"
+	"lockbox/internal/store"
+)
+
+// mirror finds what is stored below the operands and gone from the disk. The walk and the archive have the same
+// order, so it needs to hold no more than what may have to go. nil finds nothing.
+type mirror struct {
+	opt    hostfs.WalkOptions
+	roots  []hostfs.Operand // disjoint, in the order of the walk
+	next   func() (index.Entry, error, bool)
+	stop   func()
+	cur    index.Entry // the stored entry that the walk has not come to yet
+	more   bool
+	err    error
+	stored uint64          // entries below the operands
+	gone   []index.Entry   // what the walk has passed by, before finish has judged it
+	unsure []pathsafe.Path // what is at or below these stays: it could not be looked at
+	judged bool
+}
+
+// startMirror is called before the walk whose items show what is still there.
+func (r *adder) startMirror() {
+	if !r.opt.mirror || !r.filled {
+		return
+	}
+	m := &mirror{opt: r.walk}
+	for _, op := range r.ops {
+		if n := len(m.roots); n == 0 || !op.Stored.IsUnder(m.roots[n-1].Stored) {
+			m.roots = append(m.roots, op)
+		}
+	}
+	if !r.stdin.IsZero() {
+		m.unsure = append(m.unsure, r.stdin)
+	}
+	m.next, m.stop = iter.Pull2(m.entries(r.ar))
+	r.mirror = m
+	m.advance()
+}
+
+func (m *mirror) entries(ar catalogue) iter.Seq2[index.Entry, error] {
+	return func(yield func(index.Entry, error) bool) {
+		for _, op := range m.roots {
+			for e, err := range ar.List(op.Stored) {
+				if !yield(e, err) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (m *mirror) advance() {
+	var err error
+	if m.cur, err, m.more = m.next(); err != nil {
+		m.err, m.more = err, false
+	}
+	if m.more {
+		m.stored++
+	}
+}
+
+// see is told of everything that the walk finds, with what it could not look at.
+func (m *mirror) see(it *hostfs.Item) {
+	if m == nil || it.Path.IsZero() && !m.isRoot(it) {
+		return // a name that cannot be stored stands for nothing that is
+	}
+	if it.Err != nil && !errors.Is(it.Err, hostfs.ErrSkipped) {
+		m.unsure = append(m.unsure, it.Path)
+	}
+	for m.more && m.cur.Path.Compare(it.Path) < 0 {
+		m.gone = append(m.gone, m.cur)
+		m.advance()
+	}
+	if m.more && m.cur.Path == it.Path {
+		m.advance()
+	}
+}
+
+// isRoot reports whether an item is an operand.
+func (m *mirror) isRoot(it *hostfs.Item) bool {
+	return slices.ContainsFunc(m.roots, func(op hostfs.Operand) bool { return op.Stored == it.Path && op.Host == it.Host() })
+}
+
+// finish is called when the walk is over. It leaves in gone what has to go.
+func (m *mirror) finish(ctx context.Context) error {
+	for m.more && m.err == nil {
+		m.gone = append(m.gone, m.cur)
+		m.advance()
+	}
+	if m.err != nil {
+		return m.err
+	}
+	slices.SortFunc(m.unsure, pathsafe.Path.Compare)
+	kept := m.gone[:0]
+	var dir pathsafe.Path // a directory that is gone, and with it all below
+	for i := range m.gone {
+		if i%4096 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		e := m.gone[i]
+		below := !dir.IsZero() && e.Path.IsUnder(dir)
+		if m.stays(&e, below) {
+			continue
+		}
+		if !below && e.Kind == index.Dir {
+			dir = e.Path
+		}
+		kept = append(kept, e)
+	}
+	m.gone, m.judged = kept, true
+	return nil
+}
+
+// stays reports whether an entry that the walk did not find has to stay all the same: a rule excludes it, it could
+// not be looked at, or it is there and was passed over for some other reason. known means that its
+// directory is known to be gone.
+func (m *mirror) stays(e *index.Entry, known bool) bool {
+	for up := e.Path; !up.IsZero(); up = up.Parent() {
+		if _, found := slices.BinarySearchFunc(m.unsure, up, pathsafe.Path.Compare); found {
+			return true
+		}
+	}
+	if len(m.unsure) > 0 && m.unsure[0].IsZero() {
+		return true
+	}
+	if rel := m.relative(e.Path); rel != "" && m.opt.Filter.ExcludesTree(rel, e.Kind == index.Dir) {
+		return true
+	}
+	if known {
+		return false
+	}
+	_, err := os.Lstat(m.host(e.Path))
+	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR)
+}
+
+// relative is what the filter sees of a stored path.
+func (m *mirror) relative(p pathsafe.Path) string {
+	if m.opt.Prefix.IsZero() {
+		return p.String()
+	}
+	return strings.TrimPrefix(strings.TrimPrefix(p.String(), m.opt.Prefix.String()), "/")
+}
+
+// host is where the file of a stored path would be.
+func (m *mirror) host(p pathsafe.Path) string {
+	for i := len(m.roots) - 1; i >= 0; i-- {
+		root := &m.roots[i]
+		if p != root.Stored && !root.Stored.IsZero() && !p.IsUnder(root.Stored) {
+			continue
+		}
+		rest := strings.TrimPrefix(strings.TrimPrefix(p.String(), root.Stored.String()), "/")
+		name := root.Host
+		if m.opt.Dir != "" && !filepath.IsAbs(name) {
+			name = strings.TrimSuffix(m.opt.Dir, "/") + "/" + name
+		}
+		if rest == "" {
+			return name
+		}
+		return strings.TrimSuffix(name, "/") + "/" + rest
+	}
+	return "" // it is below no operand; nothing has an empty name
+}
+
+// guard refuses to remove more than half.
+func (m *mirror) guard(archive string, force bool) error {
+	if n := m.count(); !force && n > m.stored-n {
+		return &failure{
+			code: exitFailed, err: fmt.Errorf("nothing was changed: --mirror would remove %s of the %s that %s has below the paths given", plural(n, "entry", "entries"), comma(m.stored), quoted(archive)),
+			hint: "if they are really gone, and not just on a disk that is not mounted, --force removes them",
+		}
+	}
+	return nil
+}
+
+func (m *mirror) count() uint64 {
+	if m == nil || !m.judged {
+		return 0
+	}
+	return uint64(len(m.gone))
+}
+
+func (m *mirror) close() {
+	if m != nil {
+		m.stop()
+	}
+}
+
+// words says in the summary what was removed; before is what the summary says already.
+func (m *mirror) words(before string, dryRun bool) string {
+	if m.count() == 0 {
+		return ""
+	}
+	var files, others uint64
+	for i := range m.gone {
+		if m.gone[i].Kind == index.File {
+			files++
+		} else {
+			others++
+		}
+	}
+	s := "removed " + countEntries(files, others)
+	switch {
+	case dryRun && before == "":
+		return "would remove" + strings.TrimPrefix(s, "removed")
+	case dryRun:
+		return ", remove" + strings.TrimPrefix(s, "removed")
+	case before == "":
+		return s
+	}
+	return ", " + s
+}
+
+// removeGone removes what is gone, when everything else is in the transaction.
+func (r *adder) removeGone(ctx context.Context, tx *store.Tx) error {
+	if r.mirror == nil {
+		return nil
+	}
+	if err := r.judge(ctx); err != nil {
+		return err
+	}
+	for i := range r.mirror.gone {
+		if i%4096 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		p := r.mirror.gone[i].Path
+		if err := tx.Remove(p); err != nil {
+			return err
+		}
+		r.actionLine(p, "removed", false)
+	}
+	return nil
+}
+
+// judge decides what is gone. What has to go for another reason is not counted as gone.
+func (r *adder) judge(ctx context.Context) error {
+	m := r.mirror
+	if err := m.finish(ctx); err != nil {
+		return err
+	}
+	if len(r.remove) > 0 {
+		other := make(map[pathsafe.Path]bool, len(r.remove))
+		for _, p := range r.remove {
+			other[p] = true
+		}
+		m.gone = slices.DeleteFunc(m.gone, func(e index.Entry) bool { return other[e.Path] })
+	}
+	return m.guard(r.opt.archive, r.opt.force)
+}
+
+// predictGone says of each entry that is gone that it would be removed.
+func (r *adder) predictGone(ctx context.Context) error {
+	if r.mirror == nil {
+		return nil
+	}
+	err := r.judge(ctx)
+	var f *failure
+	if err != nil && !errors.As(err, &f) {
+		return err
+	}
+	for i := range r.mirror.gone {
+		e := &r.mirror.gone[i]
+		r.actionLine(e.Path, "removed", false)
+		if werr := r.predictLine(e.Path, e.Kind, "remove"); werr != nil {
+			return werr
+		}
+	}
+	return err
+}

@@ -1,0 +1,13 @@
+package vfs
+
+import (
+	"io/fs"
+	"syscall"
+)
+
+func changeTime(fi fs.FileInfo) int64 {
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		return st.Ctimespec.Nano()
+	}
+	return 0
+}
