@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockbox/internal/format"
+	"lockbox/internal/seal"
 	"lockbox/internal/vfs"
 )
 
@@ -21,6 +22,9 @@ type ScrubOptions struct {
 	// pass reads it; nil: nobody but the caller changes the archive.
 	Hold  func(context.Context) (Holder, error)
 	Clock Clock // nil: the system's
+	// As in Options; Unlock is asked in every pass.
+	Unlock  seal.Unlock
+	Signers []seal.PublicKey
 }
 
 // Holder holds a generation, as an open handle of the store does.
@@ -120,7 +124,7 @@ func (p *Pass) try(ctx context.Context, f File, o *ScrubOptions) (err error) {
 	// What somebody else has the system cache later is read from the device then, after the pass began.
 	system, ok := f.(vfs.Uncacher)
 	p.Cached = !ok || system.Uncache() != nil
-	p.Summary, err = Run(ctx, f, Options{Full: true, Rate: o.Rate, Clock: o.Clock, Finding: func(found Finding) {
+	p.Summary, err = Run(ctx, f, Options{Full: true, Rate: o.Rate, Clock: o.Clock, Unlock: o.Unlock, Signers: o.Signers, Finding: func(found Finding) {
 		if again = again || moved(); again {
 			cancel()
 		} else {
