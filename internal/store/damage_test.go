@@ -21,9 +21,12 @@ import (
 )
 
 // smallWorld has an archive with a bit of everything.
-func smallWorld(t testing.TB) *world {
+func smallWorld(t testing.TB) *world { return smallWorldOf(t, combo{level: frames.LevelDefault}) }
+
+func smallWorldOf(t testing.TB, k combo) *world {
 	w := newWorld(t, 5, Options{Jobs: 1, CacheBytes: 1 << 20})
-	w.create(CreateOptions{Level: frames.LevelDefault})
+	w.suite = k.suite
+	w.create(CreateOptions{Level: k.level, Padding: k.padding})
 	r := rand.New(rand.NewPCG(1, 1))
 	w.change(func(tx *Tx) {
 		w.add(tx, map[string][]byte{"d": nil, "d/text": textBytes(r, 3000), "d/raw": randomBytes(r, 9000), "d/empty": {}, "gone": textBytes(r, 500)})
@@ -97,12 +100,19 @@ func readAll(opt Options, want map[string][]byte) (wrong, failed error) {
 // No flipped byte, zeroed sector or cut makes a reader return anything but the right bytes or an error of
 // a known kind.
 func TestDamageNeverReachesAReader(t *testing.T) {
-	w := smallWorld(t)
-	good := w.mem.Bytes(name)
 	step := 1
 	if testing.Short() {
 		step = 7
 	}
+	damageNeverReachesAReader(t, combo{level: frames.LevelDefault}, step)
+	for i, k := range sixteen() {
+		damageNeverReachesAReader(t, k, 53*step+i)
+	}
+}
+
+func damageNeverReachesAReader(t *testing.T, c combo, step int) {
+	w := smallWorldOf(t, c)
+	good := w.mem.Bytes(name)
 	try := func(what string, b []byte) {
 		mem := vfs.Mem()
 		mem.Put(name, b)
@@ -110,14 +120,14 @@ func TestDamageNeverReachesAReader(t *testing.T) {
 		opt.FS = mem
 		wrong, failed := readAll(opt, w.model)
 		if wrong != nil {
-			t.Fatalf("%s: %v", what, wrong)
+			t.Fatalf("%v, %s: %v", c, what, wrong)
 		}
 		if failed != nil && !errors.Is(failed, format.ErrCorrupt) && !errors.Is(failed, format.ErrVersion) && !errors.Is(failed, format.ErrNotLockbox) {
-			t.Fatalf("%s: %v", what, failed)
+			t.Fatalf("%v, %s: %v", c, what, failed)
 		}
 	}
 	for k := 0; k < len(good); k += step {
-		if k == 600 {
+		if k >= 600 && k < format.PageSize {
 			k = format.PageSize // the rest of the first page is never read
 		}
 		b := bytes.Clone(good)
