@@ -147,6 +147,8 @@ func TestFormatSealedCommit(t *testing.T) {
 	got := journal.SealCommit(plain, s, specSuite(format.SuiteEncrypted))
 	rows := section(t, "### Sealed commit block").rows("")
 	fields := append(append(append(s.Attempt[:], le(8, s.Generation)...), le(4, uint64(len(plain)))...), make([]byte, 4)...)
+	root := s.RootHash(plain)
+	fields = append(fields, root[:]...)
 	head := specHide(t, byte(seal.KindCommit), fields)
 	body := make([]byte, len(got)-len(head)-tagWidth)
 	copy(body, plain)
@@ -154,7 +156,7 @@ func TestFormatSealedCommit(t *testing.T) {
 	tag, sealed := specSeal(t, seal.Context{Archive: s.Archive, Attempt: s.Attempt, Number: s.Generation, Plain: n, Stored: n}, seal.KindCommit, seal.NoBlock, body)
 	end := checkTable(t, rows, got, []want{
 		{prefix: "IV", bytes: head[:24]}, {prefix: "attempt id", bytes: head[24:40]}, {prefix: "generation", bytes: head[40:48]},
-		{prefix: "length of the plain form", bytes: head[48:52]}, {prefix: "tag", bytes: tag},
+		{prefix: "length of the plain form", bytes: head[48:52]}, {prefix: "root hash", bytes: head[56:88]}, {prefix: "tag", bytes: tag},
 	}, head[52:56])
 	if !bytes.Equal(got[end:], sealed) || len(got)%512 != 0 {
 		t.Error("the sealed part is not what FORMAT.md says")

@@ -140,7 +140,7 @@ func TestVectorSuiteCommitBlocks(t *testing.T) {
 		v := newVector(t, stored, about...)
 		if k.suite.Encrypted() {
 			v.part(24, "IV of the hidden head")
-			v.part(32, "hidden: attempt id, generation, length of the plain form")
+			v.part(64, "hidden: attempt id, generation, length of the plain form, root hash")
 			v.part(suite.TagSize(), "tag")
 			v.part(len(stored)-v.at, "sealed: the plain form, zeros")
 		} else {

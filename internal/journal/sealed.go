@@ -7,10 +7,12 @@ import (
 	"lockbox/internal/seal"
 )
 
-// Sealed commit block: IV (24), hidden head: attempt id (16), generation (8), plain length (4), reserved (4);
-// tag (T), sealed plain form, which zeros fill up to a whole sector.
+// Sealed commit block: IV (24), hidden head: attempt id (16), generation (8), plain length (4), reserved (4), root
+// hash (32); tag (T), sealed plain form, which zeros fill up to a whole sector. The root hash binds the
+// superblock, which nothing else authenticates in an archive that is not signed.
 const (
-	sealedFields = 16 + 8 + 4 + 4
+	sealedRoot   = 16 + 8 + 4 + 4
+	sealedFields = sealedRoot + 32
 	sealedHead   = seal.IVSize + sealedFields
 )
 
@@ -29,6 +31,8 @@ func SealCommit(block []byte, s *Super, suite seal.Suite) []byte {
 	copy(b[seal.IVSize:], s.Attempt[:])
 	binary.LittleEndian.PutUint64(b[seal.IVSize+16:], s.Generation)
 	binary.LittleEndian.PutUint32(b[seal.IVSize+24:], uint32(len(block)))
+	root := s.RootHash(block)
+	copy(b[seal.IVSize+sealedRoot:], root[:])
 	h.Hide(seal.KindCommit, b[:sealedHead])
 	copy(b[body:], block)
 	ctx := commitContext(s, len(b)-body)
@@ -63,7 +67,11 @@ func SealedLen(plain uint32, suite seal.Suite, sector int64) int64 {
 	return format.AlignUp(int64(sealedHead+suite.TagSize())+int64(plain), sector)
 }
 
-// OpenCommit returns the plain form of a stored commit block, whose bytes it changes.
+// boundRoot is the root hash in a stored commit block that OpenCommit has opened.
+func boundRoot(b []byte) format.Digest { return format.Digest(b[seal.IVSize+sealedRoot : sealedHead]) }
+
+// OpenCommit returns the plain form of a stored commit block, whose bytes it changes. It does not hold it
+// against the rest of the superblock.
 func OpenCommit(b []byte, s *Super, suite seal.Suite) ([]byte, error) {
 	h := suite.Hider()
 	if h == nil {

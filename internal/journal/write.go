@@ -102,9 +102,13 @@ func ReadCommit(r io.ReaderAt, s *Super, suite seal.Suite) (*Commit, []byte, err
 	if Sum(b) != s.CommitHash {
 		return nil, nil, format.Corrupt("commit block", s.CommitOff, "digest does not match the superblock")
 	}
-	b, err := OpenCommit(b, s, suite)
+	stored := b
+	b, err := OpenCommit(stored, s, suite)
 	if err != nil {
 		return nil, nil, err
+	}
+	if suite.Hider() != nil && boundRoot(stored) != s.RootHash(b) {
+		return nil, nil, format.Corrupt("commit block", s.CommitOff, "it belongs to another superblock")
 	}
 	c, err := DecodeCommit(b, s)
 	if err == nil && s.Suite.Signed() {
