@@ -295,7 +295,7 @@ type rewriter struct {
 	r       RotateOptions
 	k       journal.Counters
 	digests [][16]byte // keys
-	frameOf []byte
+	buf     []byte     // of the latest frame
 	err     error
 }
 
@@ -413,10 +413,10 @@ func (w *rewriter) frame(e *frames.Encoder, number uint64, rec *index.Frame) err
 	}
 	i := ref.Info
 	i.Attempt = w.t.attempt
-	w.frameOf = e.Reseal(w.frameOf, &i, stored, members)
-	ext := w.t.space.alloc(int64(len(w.frameOf)), false)
+	w.buf = e.Reseal(w.buf, &i, stored, members)
+	ext := w.t.space.alloc(int64(len(w.buf)), false)
 	rec.Ext, rec.Attempt, rec.MemberTable, rec.Commitment = ext, i.Attempt, i.MemberTable, i.Commitment
-	return w.t.out.write(w.frameOf, ext.Off)
+	return w.t.out.write(w.buf, ext.Off)
 }
 
 // openStored verifies and opens a frame's stored bytes and table in place and returns the former.
