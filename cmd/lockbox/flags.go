@@ -11,17 +11,23 @@ import (
 
 // metavariables are what the help calls the values of flags whose type does not say it.
 var metavariables = map[string]string{
-	"compression": "LEVEL",
-	"dest":        "DIR",
-	"directory":   "DIR",
-	"files-from":  "FILE",
-	"files-from0": "FILE",
-	"only":        "STORED",
-	"output":      "NEW",
-	"progress":    "WHEN",
-	"symlinks":    "WORD",
-	"stdin-name":  "STORED",
-	"to":          "STORED",
+	"compression":         "LEVEL",
+	"dest":                "DIR",
+	"directory":           "DIR",
+	"files-from":          "FILE",
+	"files-from0":         "FILE",
+	"identity":            "FILE",
+	"new-passphrase-file": "FILE",
+	"only":                "STORED",
+	"output":              "NEW",
+	"passphrase-file":     "FILE",
+	"progress":            "WHEN",
+	"recipient":           "KEY",
+	"sign-key":            "FILE",
+	"signer":              "KEY",
+	"symlinks":            "WORD",
+	"stdin-name":          "STORED",
+	"to":                  "STORED",
 }
 
 // metavariable is the word for a flag's value.
@@ -45,7 +51,7 @@ func metavariable(f *pflag.Flag) string {
 // given two of which the first would be forgotten.
 func guardFlags(root *cobra.Command) {
 	root.PersistentFlags().VisitAll(guardFlag)
-	for _, cmd := range append(root.Commands(), root) {
+	for _, cmd := range allCommands(root) {
 		cmd.LocalNonPersistentFlags().VisitAll(guardFlag)
 	}
 }

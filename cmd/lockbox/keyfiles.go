@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"lockbox/internal/format"
+	"lockbox/internal/seal"
+)
+
+// keyring is what a run knows of keys. Each is read when it is first needed, and once.
+type keyring struct {
+	passphrase []byte                     // as it was given; nil: not, or not yet looked for
+	ids        []seal.Identity            // of --identity
+	unlocked   map[string][]seal.Identity // by archive: what it is opened with
+	phrases    map[string][]byte          // by archive: the passphrase among these
+	pins       []seal.PublicKey           // of --signer
+	signKey    string                     // of --sign-key
+	signer     seal.Signer
+	agent      net.Conn
+}
+
+// wipe ends the use of keys.
+func (k *keyring) wipe() {
+	clear(k.passphrase)
+	for _, p := range k.phrases {
+		clear(p)
+	}
+	if k.agent != nil {
+		_ = k.agent.Close()
+	}
+}
+
+// registerSignKey gives a command that changes archives the flag for the key that signs.
+func (a *app) registerSignKey(f *pflag.FlagSet, usage string) {
+	f.StringVar(&a.keys.signKey, "sign-key", "", usage)
+}
+
+// signKeyUsage is the flag's text where nothing is made.
+const signKeyUsage = "the key that the archive is signed by: every change of a signed archive needs it"
+
+// maxKeyFile bounds what is read of a file of keys.
+const maxKeyFile = 1 << 20
+
+// readKeyFile reads a file of keys; the caller wipes what it returns.
+func readKeyFile(what, name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the %s %s: %w", what, quoted(name), withoutPath(err))
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxKeyFile+1))
+	if err != nil {
+		clear(b)
+		return nil, fmt.Errorf("cannot read the %s %s: %w", what, quoted(name), withoutPath(err))
+	}
+	if len(b) > maxKeyFile {
+		clear(b)
+		return nil, usagef("%s is too large for a %s", quoted(name), what)
+	}
+	return b, nil
+}
+
+// keyFailure is the error for keys that cannot be used: wrong ones are no key (exit 11), what is none at all
+// is wrong usage.
+func keyFailure(what, name string, err error) error {
+	var f *failure
+	switch {
+	case errors.Is(err, context.Canceled), errors.As(err, &f):
+		return err
+	case errors.Is(err, format.ErrAuth):
+		var e *format.Error
+		if errors.As(err, &e) {
+			return &failure{code: exitAuth, err: fmt.Errorf("%s %s: %s", what, quoted(name), e.Detail)}
+		}
+		return &failure{code: exitAuth, err: fmt.Errorf("%s %s: %w", what, quoted(name), err)}
+	}
+	return usagef("%s %s: %w", what, quoted(name), err)
+}
+
+// isPublicKey reports whether text begins with a public SSH key.
+func isPublicKey(text string) bool {
+	for _, kind := range []string{"ssh-", "ecdsa-", "sk-ssh-", "sk-ecdsa-"} {
+		if strings.HasPrefix(text, kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// loadPins reads the keys of --signer: each is a public key, or a file of such keys.
+func (a *app) loadPins() error {
+	for _, s := range a.g.signers {
+		data := []byte(s)
+		if !isPublicKey(s) && !strings.Contains(s, " ssh-ed25519 ") {
+			var err error
+			if data, err = readKeyFile("file of --signer", s); err != nil {
+				return err
+			}
+		}
+		keys, err := seal.ParsePins(data)
+		if err != nil {
+			return keyFailure("--signer", s, err)
+		}
+		a.keys.pins = append(a.keys.pins, keys...)
+	}
+	return nil
+}
+
+// recipientSlots reads the keys of --recipient: each is a recipient, or a file of them.
+func (a *app) recipientSlots(ctx context.Context, recipients []string) (slots []seal.NewSlot, err error) {
+	for _, s := range recipients {
+		data := []byte(s)
+		if !isPublicKey(s) && !strings.HasPrefix(s, "age1") {
+			if data, err = readKeyFile("file of --recipient", s); err != nil {
+				return nil, err
+			}
+		}
+		more, err := seal.ParseRecipients(data, a.ui(ctx))
+		if err != nil {
+			return nil, keyFailure("--recipient", s, err)
+		}
+		for _, n := range more {
+			for _, other := range slots {
+				if sameKey(n.Label, other.Label) {
+					return nil, usagef("the recipient %s was given twice", quoted(n.Label))
+				}
+			}
+			slots = append(slots, n)
+		}
+	}
+	return slots, nil
+}
+
+// sameKey reports whether two recipients are one. What follows the key of an SSH key is a comment.
+func sameKey(a, b string) bool { return keyText(a) == keyText(b) }
+
+func keyText(s string) string {
+	f := strings.Fields(s)
+	if len(f) > 2 && isPublicKey(s) {
+		f = f[:2]
+	}
+	return strings.Join(f, " ")
+}
+
+// identities reads the private keys of --identity.
+func (a *app) identities(ctx context.Context) ([]seal.Identity, error) {
+	k := &a.keys
+	if k.ids != nil {
+		return k.ids, nil
+	}
+	var ids []seal.Identity
+	for _, name := range a.g.identities {
+		data, err := readKeyFile("identity file", name)
+		if err != nil {
+			return nil, err
+		}
+		if isPublicKey(string(data)) || strings.HasPrefix(string(data), "age1") {
+			return nil, &failure{
+				code: exitUsage, err: fmt.Errorf("--identity %s: it holds a public key", quoted(name)),
+				hint: "what is locked for a public key is opened with the private one that belongs to it",
+			}
+		}
+		more, err := seal.ParseIdentities(data, a.ui(ctx))
+		clear(data)
+		if err != nil {
+			return nil, keyFailure("--identity", name, err)
+		}
+		ids = append(ids, more...)
+	}
+	k.ids = ids
+	return ids, nil
+}
+
+// signer returns the key of --sign-key, nil when there is none. Of a public key the SSH agent holds the private one.
+func (a *app) signer(ctx context.Context) (seal.Signer, error) {
+	k := &a.keys
+	if k.signKey == "" || k.signer != nil {
+		return k.signer, nil
+	}
+	data, err := readKeyFile("signing key", k.signKey)
+	if err != nil {
+		return nil, err
+	}
+	if isPublicKey(string(data)) {
+		k.signer, err = a.agentSigner(ctx, data)
+	} else {
+		k.signer, err = seal.ParseSigner(data, a.ui(ctx))
+	}
+	clear(data)
+	if err != nil {
+		k.signer = nil
+		return nil, keyFailure("--sign-key", k.signKey, err)
+	}
+	return k.signer, nil
+}
+
+func (a *app) agentSigner(ctx context.Context, public []byte) (seal.Signer, error) {
+	keys, err := seal.ParsePins(public)
+	if err != nil {
+		return nil, err
+	}
+	if len(keys) > 1 {
+		return nil, errors.New("it holds several public keys; one can sign")
+	}
+	noAgent := func(err error) error {
+		return &failure{
+			code: exitAuth, err: fmt.Errorf("--sign-key %s is a public key, and %w", quoted(a.keys.signKey), err),
+			hint: "ssh-add gives the private key to an agent; --sign-key takes the private key's file as well",
+		}
+	}
+	sock := a.sys.getenv("SSH_AUTH_SOCK")
+	if sock == "" {
+		return nil, noAgent(errors.New("no SSH agent runs that could have the private one: SSH_AUTH_SOCK is not set"))
+	}
+	var d net.Dialer
+	if a.keys.agent, err = d.DialContext(ctx, "unix", sock); err != nil {
+		return nil, noAgent(fmt.Errorf("the SSH agent does not answer: %w", err))
+	}
+	s, err := seal.AgentSigner(a.keys.agent, keys[0])
+	if err != nil && !errors.Is(err, format.ErrAuth) {
+		return nil, noAgent(err)
+	}
+	return s, err
+}
