@@ -103,10 +103,16 @@ func newCreateCommand(a *app) *cobra.Command {
 		Long: `Make an empty archive. An existing file is never touched. "add" makes an archive
 that is missing by itself; this command is for choosing its options beforehand.
 
+--encrypt locks it with a passphrase, --recipient for public keys, both together for
+either; --sign-key signs it, and every change needs that key again; --padding rounds
+lengths up. "lockbox help protection" has more.
+
 With --reproducible the archive's id follows from these options and nothing else, and
 every "add --reproducible" keeps it that way. A change without that flag ends it.`,
 		Example: `  lockbox create backup.lbx
   lockbox create backup.lbx --compression best
+  lockbox create private.lbx --encrypt --padding padme
+  lockbox create team.lbx --recipient alice.pub --recipient age1... --sign-key ~/.ssh/id_ed25519
   lockbox create release.lbx --reproducible`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			archive, rest, err := archiveOperand(args)
@@ -123,6 +129,7 @@ every "add --reproducible" keeps it that way. A change without that flag ends it
 		},
 	}
 	opt.create.register(cmd.Flags())
+	a.registerSignKey(cmd.Flags(), "sign the archive by this Ed25519 key (SSH or PEM; a public key's file: by an SSH agent)")
 	cmd.Flags().BoolVar(&opt.reproducible, "reproducible", false, "the same options give the same bytes, anywhere")
 	return cmd
 }

@@ -24,7 +24,7 @@ type keyring struct {
 	pins       []seal.PublicKey           // of --signer
 	signKey    string                     // of --sign-key
 	signer     seal.Signer
-	agent      net.Conn
+	agents     []net.Conn
 }
 
 // wipe ends the use of keys.
@@ -33,8 +33,8 @@ func (k *keyring) wipe() {
 	for _, p := range k.phrases {
 		clear(p)
 	}
-	if k.agent != nil {
-		_ = k.agent.Close()
+	for _, c := range k.agents {
+		_ = c.Close()
 	}
 }
 
@@ -179,30 +179,38 @@ func (a *app) identities(ctx context.Context) ([]seal.Identity, error) {
 	return ids, nil
 }
 
-// signer returns the key of --sign-key, nil when there is none. Of a public key the SSH agent holds the private one.
+// signer returns the key of --sign-key, nil when there is none.
 func (a *app) signer(ctx context.Context) (seal.Signer, error) {
 	k := &a.keys
 	if k.signKey == "" || k.signer != nil {
 		return k.signer, nil
 	}
-	data, err := readKeyFile("signing key", k.signKey)
+	s, err := a.readSigner(ctx, "--sign-key", k.signKey)
+	if err == nil {
+		k.signer = s
+	}
+	return s, err
+}
+
+// readSigner reads a signing key. Of a public key an SSH agent has the private one.
+func (a *app) readSigner(ctx context.Context, flag, name string) (s seal.Signer, err error) {
+	data, err := readKeyFile("signing key", name)
 	if err != nil {
 		return nil, err
 	}
 	if isPublicKey(string(data)) {
-		k.signer, err = a.agentSigner(ctx, data)
+		s, err = a.agentSigner(ctx, flag, name, data)
 	} else {
-		k.signer, err = seal.ParseSigner(data, a.ui(ctx))
+		s, err = seal.ParseSigner(data, a.ui(ctx))
 	}
 	clear(data)
 	if err != nil {
-		k.signer = nil
-		return nil, keyFailure("--sign-key", k.signKey, err)
+		return nil, keyFailure(flag, name, err)
 	}
-	return k.signer, nil
+	return s, nil
 }
 
-func (a *app) agentSigner(ctx context.Context, public []byte) (seal.Signer, error) {
+func (a *app) agentSigner(ctx context.Context, flag, name string, public []byte) (seal.Signer, error) {
 	keys, err := seal.ParsePins(public)
 	if err != nil {
 		return nil, err
@@ -212,7 +220,7 @@ func (a *app) agentSigner(ctx context.Context, public []byte) (seal.Signer, erro
 	}
 	noAgent := func(err error) error {
 		return &failure{
-			code: exitAuth, err: fmt.Errorf("--sign-key %s is a public key, and %w", quoted(a.keys.signKey), err),
+			code: exitAuth, err: fmt.Errorf("%s %s is a public key, and %w", flag, quoted(name), err),
 			hint: "ssh-add gives the private key to an agent; --sign-key takes the private key's file as well",
 		}
 	}
@@ -221,10 +229,12 @@ func (a *app) agentSigner(ctx context.Context, public []byte) (seal.Signer, erro
 		return nil, noAgent(errors.New("no SSH agent runs that could have the private one: SSH_AUTH_SOCK is not set"))
 	}
 	var d net.Dialer
-	if a.keys.agent, err = d.DialContext(ctx, "unix", sock); err != nil {
+	conn, err := d.DialContext(ctx, "unix", sock)
+	if err != nil {
 		return nil, noAgent(fmt.Errorf("the SSH agent does not answer: %w", err))
 	}
-	s, err := seal.AgentSigner(a.keys.agent, keys[0])
+	a.keys.agents = append(a.keys.agents, conn)
+	s, err := seal.AgentSigner(conn, keys[0])
 	if err != nil && !errors.Is(err, format.ErrAuth) {
 		return nil, noAgent(err)
 	}
