@@ -11,8 +11,8 @@ import (
 
 	"lockbox/internal/format"
 	"lockbox/internal/pathsafe"
-	"lockbox/internal/seal"
 	salvage "lockbox/internal/recover"
+	"lockbox/internal/seal"
 	"lockbox/internal/store"
 	"lockbox/internal/vfs"
 )
