@@ -17,6 +17,7 @@ var metavariables = map[string]string{
 	"files-from":          "FILE",
 	"files-from0":         "FILE",
 	"identity":            "FILE",
+	"new-sign-key":        "FILE",
 	"new-passphrase-file": "FILE",
 	"only":                "STORED",
 	"output":              "NEW",

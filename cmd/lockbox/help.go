@@ -61,9 +61,9 @@ var topics = []topic{
 2    wrong usage
 3    done, but some inputs were skipped or changed while they were read; each
      was named
-11   no key, or the wrong one, for an encrypted archive or for changing a signed one;
-     a signature that is missing, does not verify, or is not by a key of --signer;
-     not the state given by --expect-root
+11   no key or the wrong one, to open an encrypted archive or to change a signed
+     one; a signature that is missing, does not verify or is not by a key of
+     --signer; not the state given by --expect-root
 12   no such archive or entry, or a path to add that does not exist
 14   not a lockbox archive, or a version that this program does not know
 15   damaged or cut short
@@ -126,8 +126,8 @@ shows who signed.
 Padding. --padding padme rounds lengths up by a few percent, pow2 to powers of two, so
 that the sizes of contents and of the whole tell less.
 
-  lockbox key generate -o me.key
-  lockbox add private.lbx docs --recipient "$(sed -n 's/# public key: //p' me.key)"
+  lockbox key generate -o me.key > me.pub
+  lockbox add private.lbx docs --recipient me.pub
   lockbox list private.lbx -i me.key
   lockbox add signed.lbx docs --sign-key ~/.ssh/id_ed25519
   lockbox verify --full signed.lbx --signer ~/.ssh/id_ed25519.pub

@@ -96,8 +96,8 @@ func infoJSON(in *store.Info) []byte {
 	if !in.Signer.IsZero() {
 		signer, fingerprint = in.Signer.String(), in.Signer.Fingerprint()
 	}
-	text("signer", signer)
 	text("signer_fingerprint", fingerprint)
+	text("signer", signer)
 	o.list("slots")
 	for _, s := range in.Slots {
 		slotJSON(o.item(), s, in.Locked).close()

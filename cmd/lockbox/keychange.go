@@ -220,7 +220,7 @@ func (a *app) keyRemove(ctx context.Context, archive string, which []string) err
 	}
 	if len(removed) > 0 {
 		a.out.flush()
-		a.say.Warnf("whoever could open %s may have kept the content key of %s, and can go on reading with it", plural(uint64(len(removed)), "the removed slot", "the removed slots"), quoted(archive))
+		a.say.Warnf("whoever could open a removed slot of %s may have kept the content key, and can go on reading with it", quoted(archive))
 		a.say.Hintf("lockbox key rotate %s encrypts everything under a new content key", pathsafe.Quote(archive))
 	}
 	if err != nil {

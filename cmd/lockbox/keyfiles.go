@@ -19,6 +19,7 @@ import (
 type keyring struct {
 	passphrase []byte                     // as it was given; nil: not, or not yet looked for
 	ids        []seal.Identity            // of --identity
+	files      [][]byte                   // the files these come from
 	unlocked   map[string][]seal.Identity // by archive: what it is opened with
 	phrases    map[string][]byte          // by archive: the passphrase among these
 	pins       []seal.PublicKey           // of --signer
@@ -32,6 +33,9 @@ func (k *keyring) wipe() {
 	clear(k.passphrase)
 	for _, p := range k.phrases {
 		clear(p)
+	}
+	for _, f := range k.files {
+		clear(f)
 	}
 	for _, c := range k.agents {
 		_ = c.Close()
@@ -53,19 +57,24 @@ const maxKeyFile = 1 << 20
 func readKeyFile(what, name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the %s %s: %w", what, quoted(name), withoutPath(err))
+		return nil, unreadable(what, name, err)
 	}
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, maxKeyFile+1))
 	if err != nil {
 		clear(b)
-		return nil, fmt.Errorf("cannot read the %s %s: %w", what, quoted(name), withoutPath(err))
+		return nil, unreadable(what, name, err)
 	}
 	if len(b) > maxKeyFile {
 		clear(b)
 		return nil, usagef("%s is too large for a %s", quoted(name), what)
 	}
 	return b, nil
+}
+
+// unreadable is the error for a file of keys that cannot be read. It never means the archive.
+func unreadable(what, name string, err error) error {
+	return &failure{code: exitFailed, err: fmt.Errorf("cannot read the %s %s: %w", what, quoted(name), withoutPath(err))}
 }
 
 // keyFailure is the error for keys that cannot be used: wrong ones are no key (exit 11), what is none at all
@@ -168,8 +177,8 @@ func (a *app) identities(ctx context.Context) ([]seal.Identity, error) {
 				hint: "what is locked for a public key is opened with the private one that belongs to it",
 			}
 		}
+		k.files = append(k.files, data) // an SSH key with a passphrase is decrypted when it is used
 		more, err := seal.ParseIdentities(data, a.ui(ctx))
-		clear(data)
 		if err != nil {
 			return nil, keyFailure("--identity", name, err)
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -77,11 +78,11 @@ func (a *app) keyListJSON(archive string, in *store.Info) error {
 func (a *app) look(ctx context.Context, archive string) (store.Info, error) {
 	if !a.keyGiven() && len(a.keys.pins) == 0 && a.g.expectRoot.digest == nil {
 		in, err := store.Peek(ctx, archive, a.storeOptions())
-		if err != nil || in.Locked && !somebodyThere() {
-			if err != nil {
-				err = a.openFailure(archive, err)
-			}
-			return in, err
+		if err != nil {
+			return in, a.openFailure(archive, err)
+		}
+		if in.Locked && !(slices.ContainsFunc(in.Slots, opensWithPassphrase) && somebodyThere()) {
+			return in, nil
 		}
 	}
 	ar, err := a.openRead(ctx, archive)

@@ -135,7 +135,7 @@ func (a *app) rotatable(ctx context.Context, archive string, opt rotateOptions) 
 func (a *app) sameSlots(ctx context.Context, archive string, so *store.Options, slots []seal.Slot) (same []seal.NewSlot, err error) {
 	cannot := func(s seal.Slot, why string) error {
 		return &failure{
-			code: exitFailed, err: fmt.Errorf("key slot %s of %s cannot be made anew: %s", slotText(s), quoted(archive), why),
+			code: exitFailed, err: fmt.Errorf("key slot %d of %s cannot be made anew: %s", s.Number, quoted(archive), why),
 			hint: "name who is to have the new key: --recipient KEY, --new-passphrase; or remove the slot before",
 		}
 	}

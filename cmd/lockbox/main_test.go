@@ -27,16 +27,12 @@ const quickExit = "atexit_sleep_ms=0"
 
 func TestMain(m *testing.M) {
 	os.Setenv("GORACE", os.Getenv("GORACE")+" "+quickExit)
-	testscript.Main(m, map[string]func(){
-		"lockbox": func() {
-			passphraseRecipient = cheapRecipient
-			if os.Getenv("LOCKBOX_TEST_TERMINAL") == "" {
-				// Whoever runs the tests at a terminal must not be asked.
-				openTerminal = func() (terminal, error) { return nil, errNoTerminal }
-			}
-			main()
-		},
-	})
+	passphraseRecipient = cheapRecipient
+	if os.Getenv("LOCKBOX_TEST_TERMINAL") == "" {
+		// Whoever runs the tests at a terminal must not be asked.
+		openTerminal = func() (terminal, error) { return nil, errNoTerminal }
+	}
+	testscript.Main(m, map[string]func(){"lockbox": main})
 }
 
 // cheapRecipient locks with a passphrase at the least cost that there is.
@@ -51,6 +47,7 @@ func cheapRecipient(p []byte) (seal.Recipient, error) {
 // TestScript runs the scripts: one or more for each command, one for each situation seen with other
 // archivers (their names begin with a number).
 func TestScript(t *testing.T) {
+	agent := startAgent(t, "testdata/keys/sign")
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		UpdateScripts:       *update,
@@ -58,12 +55,15 @@ func TestScript(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("TZ", "UTC")
 			env.Setenv("GORACE", quickExit)
-			return nil
+			env.Setenv("AGENT", agent)
+			return copyKeys(filepath.Join(env.WorkDir, "keys"))
 		},
 		Condition: func(cond string) (bool, error) {
 			switch cond {
 			case "root":
 				return os.Getuid() == 0, nil
+			case "agent":
+				return agent != "", nil
 			case "devfull":
 				_, err := os.Stat("/dev/full")
 				return err == nil, nil
@@ -79,12 +79,34 @@ func TestScript(t *testing.T) {
 			"fill":     cmdFill,
 			"touch":    cmdTouch,
 			"same":     cmdSame,
+			"samesize": cmdSameSize,
 			"modeof":   cmdModeOf,
 			"newer":    cmdNewer,
 			"flipin":   cmdFlipIn,
 			"unbase64": cmdUnbase64,
 		},
 	})
+}
+
+// copyKeys gives a script the keys in testdata/keys, which protect nothing but tests.
+func copyKeys(to string) error {
+	if err := os.Mkdir(to, 0o700); err != nil {
+		return err
+	}
+	files, err := filepath.Glob("testdata/keys/*")
+	if err != nil {
+		return err
+	}
+	for _, name := range files {
+		b, err := os.ReadFile(name)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(to, filepath.Base(name)), b, 0o600)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // exits CODE COMMAND [ARG...] runs a command that must end with this exit code.
@@ -183,6 +205,19 @@ func cmdTouch(ts *testscript.TestScript, _ bool, args []string) {
 func cmdSame(ts *testscript.TestScript, neg bool, args []string) {
 	if diff := compareTrees(ts.MkAbs(args[0]), ts.MkAbs(args[1])); (diff != "") != neg {
 		ts.Fatalf("trees compare as: %q", diff)
+	}
+}
+
+// samesize FILE FILE compares the lengths of two files.
+func cmdSameSize(ts *testscript.TestScript, neg bool, args []string) {
+	var sizes [2]int64
+	for i := range sizes {
+		fi, err := os.Stat(ts.MkAbs(args[i]))
+		ts.Check(err)
+		sizes[i] = fi.Size()
+	}
+	if (sizes[0] != sizes[1]) != neg {
+		ts.Fatalf("they have %d and %d bytes", sizes[0], sizes[1])
 	}
 }
 

@@ -49,7 +49,7 @@ func (a *app) givenPassphrase() ([]byte, error) {
 func readPassphrase(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the passphrase file %s: %w", quoted(name), withoutPath(err))
+		return nil, unreadable("passphrase file", name, err)
 	}
 	defer f.Close()
 	buf := make([]byte, maxPassphrase)
@@ -64,11 +64,11 @@ func readPassphrase(name string) ([]byte, error) {
 	line = bytes.TrimSuffix(line, []byte("\r"))
 	switch {
 	case err != nil && !errors.Is(err, io.EOF):
-		return nil, fmt.Errorf("cannot read the passphrase file %s: %w", quoted(name), withoutPath(err))
+		return nil, unreadable("passphrase file", name, err)
 	case !ended && n == len(buf):
-		return nil, fmt.Errorf("the first line of the passphrase file %s is longer than %d bytes", quoted(name), maxPassphrase)
+		return nil, unreadable("passphrase file", name, fmt.Errorf("its first line is longer than %d bytes", maxPassphrase))
 	case len(line) == 0:
-		return nil, fmt.Errorf("the first line of the passphrase file %s is empty: %w", quoted(name), errEmptyPassphrase)
+		return nil, unreadable("passphrase file", name, errors.New("its first line is empty"))
 	}
 	return bytes.Clone(line), nil
 }

@@ -127,6 +127,9 @@ func (a *app) readOptions(archive string) store.Options {
 // unexpectedRootDetail is how the engine begins to say that an archive is in another state than it must be.
 const unexpectedRootDetail = "the archive's root is "
 
+// noSlotDetail is how it begins to say that no key fits.
+const noSlotDetail = "no key slot "
+
 // authFailure puts into words why an archive cannot be opened though it may be whole. nil when err is none of that.
 func (a *app) authFailure(archive string, err error) error {
 	if !errors.Is(err, format.ErrAuth) {
@@ -151,7 +154,7 @@ func (a *app) authFailure(archive string, err error) error {
 		f.err = fmt.Errorf("%s is not signed, and --signer asks for a signature", quoted(archive))
 	case !in.Suite.Signed() && a.keys.signKey != "":
 		return notSigned(archive)
-	case in.Locked:
+	case in.Locked && strings.HasPrefix(detail, noSlotDetail):
 		f.hint = fmt.Sprintf("lockbox key list %s shows what opens it", pathsafe.Quote(archive))
 	}
 	return f
