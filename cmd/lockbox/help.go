@@ -13,6 +13,11 @@ import (
 const globHelp = `A name that no entry has is a pattern when it holds *, ? or [: * stays within one
 directory, ** crosses them. What matches nothing is named, and the rest is done (exit 12).`
 
+// signedHelp is part of the help of every command that opens an archive.
+const signedHelp = `Opening a signed archive checks its signature, which covers all of it through digests. What is read is
+checked against these before it is used; what is not read is not checked (verify --full reads
+everything). --signer says whose signature it must be: any will do without.`
+
 // helpWidth is how long a line of help may be.
 const helpWidth = 80
 

@@ -21,8 +21,7 @@ down and give it to --expect-root to be sure of reading that very state.
 
 Of an encrypted archive, without a key and without a terminal to ask at, only what
 everybody can see is printed (exit 0): id, generation, size of the file, kinds of keys.
-The signature of a signed one has been checked; whether its signer is the one you
-expect, --signer checks. Contents are checked by verify --full, and when they are read.`,
+No content is read.`,
 		Example: "  lockbox info backup.lbx\n  lockbox info backup.lbx --json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			archive, rest, err := archiveOperand(args)

@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"flag"
+	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +17,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/zeebo/blake3"
 	"github.com/zeebo/xxh3"
 
 	"lockbox/internal/seal"
@@ -32,7 +35,7 @@ func TestMain(m *testing.M) {
 		// Whoever runs the tests at a terminal must not be asked.
 		openTerminal = func() (terminal, error) { return nil, errNoTerminal }
 	}
-	testscript.Main(m, map[string]func(){"lockbox": main})
+	testscript.Main(m, map[string]func(){"lockbox": main, "b3sum": b3sum})
 }
 
 // cheapRecipient locks with a passphrase at the least cost that there is.
@@ -48,6 +51,10 @@ func cheapRecipient(p []byte) (seal.Recipient, error) {
 // archivers (their names begin with a number).
 func TestScript(t *testing.T) {
 	agent := startAgent(t, "testdata/keys/sign")
+	docs, err := filepath.Abs("../../docs")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		UpdateScripts:       *update,
@@ -56,6 +63,7 @@ func TestScript(t *testing.T) {
 			env.Setenv("TZ", "UTC")
 			env.Setenv("GORACE", quickExit)
 			env.Setenv("AGENT", agent)
+			env.Setenv("DOCS", docs)
 			return copyKeys(filepath.Join(env.WorkDir, "keys"))
 		},
 		Condition: func(cond string) (bool, error) {
@@ -80,10 +88,13 @@ func TestScript(t *testing.T) {
 			"touch":    cmdTouch,
 			"same":     cmdSame,
 			"samesize": cmdSameSize,
-			"modeof":   cmdModeOf,
-			"newer":    cmdNewer,
-			"flipin":   cmdFlipIn,
-			"unbase64": cmdUnbase64,
+
+			"codeblock": cmdCodeBlock,
+			"rootof":    cmdRootOf,
+			"modeof":    cmdModeOf,
+			"newer":     cmdNewer,
+			"flipin":    cmdFlipIn,
+			"unbase64":  cmdUnbase64,
 		},
 	})
 }
@@ -218,6 +229,45 @@ func cmdSameSize(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if (sizes[0] != sizes[1]) != neg {
 		ts.Fatalf("they have %d and %d bytes", sizes[0], sizes[1])
+	}
+}
+
+// codeblock FROM TO writes the first shell script in a document to a file.
+func cmdCodeBlock(ts *testscript.TestScript, _ bool, args []string) {
+	_, rest, _ := strings.Cut(ts.ReadFile(args[0]), "\n```sh\n")
+	script, _, found := strings.Cut(rest, "\n```\n")
+	if !found {
+		ts.Fatalf("%s has no shell script", args[0])
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(script+"\n"), 0o666))
+}
+
+// rootof INFO FILE fails unless the root in what info prints as JSON stands in a file.
+func cmdRootOf(ts *testscript.TestScript, _ bool, args []string) {
+	_, rest, _ := strings.Cut(ts.ReadFile(args[0]), `"root":"`)
+	root, _, found := strings.Cut(rest, `"`)
+	if !found || !strings.Contains(ts.ReadFile(args[1]), root) {
+		ts.Fatalf("no root %q in %s", root, ts.ReadFile(args[1]))
+	}
+}
+
+// b3sum stands in for the program of that name.
+func b3sum() {
+	raw := flag.Bool("raw", false, "")
+	flag.Bool("no-names", false, "")
+	key := flag.String("derive-key", "", "")
+	flag.Parse()
+	h := blake3.New()
+	if *key != "" {
+		h = blake3.NewDeriveKey(*key)
+	}
+	if _, err := io.Copy(h, os.Stdin); err != nil {
+		os.Exit(1)
+	}
+	if sum := h.Sum(nil); *raw {
+		_, _ = os.Stdout.Write(sum)
+	} else {
+		fmt.Printf("%x\n", sum)
 	}
 }
 

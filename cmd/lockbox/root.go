@@ -76,6 +76,9 @@ happens as a whole or not at all, and every byte is checked when it is read.`,
 	completeFlags(root)
 	guardFlags(root)
 	for _, cmd := range allCommands(root) {
+		if strings.Contains(cmd.Use, " ARCHIVE") && !cmd.HasSubCommands() && cmd.Name() != "create" {
+			cmd.Long += "\n\n" + signedHelp
+		}
 		cmd.Long = fill(cmd.Long)
 	}
 	return root

@@ -58,10 +58,9 @@ read, decoded and compared with the digests of what was stored. Everything that
 is damaged is named (exit 15). An unreadable superblock copy of the four is a
 warning: the next change to the archive mends it.
 
-A signature covers the root, and the root the index and every frame. Opening a signed
-archive checks the signature; without --full the whole index is checked against it, with
---full every byte that is stored. Who signed is printed; that it is the right one is
-checked with --signer. Without a signature this finds damage, not a forger.
+Of a signed archive the whole index is checked against the signature, with --full every
+byte that is stored; who signed is printed. Without a signature this finds damage, not a
+forger.
 
 --only reads the named entries instead of all; the structure is always checked.
 ` + globHelp,
