@@ -159,7 +159,14 @@ func (a *app) create(ctx context.Context, archive string, opt createOptions) err
 		return err
 	}
 	if !a.g.quiet {
-		_, err := fmt.Fprintf(a.out, "created %s: compression %s, generation %d\n", pathsafe.Quote(archive), opt.create.compression.value, sum.Generation)
+		how := ""
+		if opt.create.encrypts() {
+			how += "encrypted, "
+		}
+		if a.keys.signKey != "" {
+			how += "signed, "
+		}
+		_, err := fmt.Fprintf(a.out, "created %s: %scompression %s, generation %d\n", pathsafe.Quote(archive), how, opt.create.compression.value, sum.Generation)
 		return err
 	}
 	return nil

@@ -167,6 +167,9 @@ func (a *app) identities(ctx context.Context) ([]seal.Identity, error) {
 	}
 	var ids []seal.Identity
 	for _, name := range a.g.identities {
+		if strings.HasPrefix(name, "AGE-SECRET-KEY-") {
+			return nil, usagef("--identity names a file: a private key is never given on the command line, where others see it")
+		}
 		data, err := readKeyFile("identity file", name)
 		if err != nil {
 			return nil, err

@@ -54,6 +54,23 @@ func TestCommandsOfEverySuite(t *testing.T) {
 	}
 }
 
+// The archives that the engine keeps from earlier versions are read by the program, each with the key that it is
+// locked for.
+func TestGoldenArchives(t *testing.T) {
+	key := filepath.Join(t.TempDir(), "key")
+	write(t, key, []byte("AGE-SECRET-KEY-1NNCPUJWKXCKDHYGU2ERKD6RGKQV3J9Q4ES24HNXA6QP48YWJ48YSHLLWF9\n"))
+	names, err := filepath.Glob("../../internal/store/testdata/golden/*.lbx")
+	if err != nil || len(names) == 0 {
+		t.Fatalf("no archives: %v", err)
+	}
+	for _, name := range names {
+		sum := runJSON(t, "verify", "--full", "--json", "-i", key, name)["summary"].(map[string]any)
+		if sum["complete"] != true || sum["damaged"] != 0.0 || sum["entries"] == 0.0 {
+			t.Errorf("%s: %v", name, sum)
+		}
+	}
+}
+
 func oneSuite(t *testing.T, i int, o []string, tree string) {
 	p, dir := protections[i], t.TempDir()
 	a, copied, saved := filepath.Join(dir, "a.lbx"), filepath.Join(dir, "copy.lbx"), filepath.Join(dir, "saved.lbx")
@@ -61,7 +78,7 @@ func oneSuite(t *testing.T, i int, o []string, tree string) {
 		t.Helper()
 		args := slices.Concat(lists...)
 		var out, errs bytes.Buffer
-		code := run(args, system{stdin: strings.NewReader(""), stdout: &out, stderr: &errs, getenv: func(string) string { return "" }})
+		code := newApp(system{stdin: strings.NewReader(""), stdout: &out, stderr: &errs, getenv: func(string) string { return "" }}).run(t.Context(), args)
 		if code != want {
 			t.Fatalf("%v: exit %d, want %d: %s", args, code, want, errs.String())
 		}

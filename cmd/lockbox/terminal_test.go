@@ -39,7 +39,7 @@ func withActor(t *testing.T, p *actor, args ...string) (code int, stdout, stderr
 	defer func() { openTerminal = before }()
 	openTerminal = func() (terminal, error) { return p, nil }
 	var out, errs bytes.Buffer
-	code = run(args, system{stdin: strings.NewReader(""), stdout: &out, stderr: &errs, getenv: func(string) string { return "" }})
+	code = newApp(system{stdin: strings.NewReader(""), stdout: &out, stderr: &errs, getenv: func(string) string { return "" }}).run(t.Context(), args)
 	return code, out.String(), errs.String()
 }
 
