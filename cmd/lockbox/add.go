@@ -137,6 +137,10 @@ Standard input is stored as it comes: when a command before it in a pipe fails,
 add only sees that the input ends. In bash, "set -o pipefail" makes the pipe's
 exit code tell.
 
+A new archive is locked with --encrypt (a passphrase) or --recipient (public keys),
+signed with --sign-key, padded with --padding; of an existing one these say what it
+must be. "lockbox help protection" has more.
+
 With --reproducible modes become 0755 or 0644, times at most SOURCE_DATE_EPOCH
 (or 1970), and nothing depends on time, user, umask or the number of workers.`,
 		Example: `  lockbox add backup.lbx docs photos
@@ -155,6 +159,7 @@ With --reproducible modes become 0755 or 0644, times at most SOURCE_DATE_EPOCH
 		},
 	}
 	opt.register(cmd.Flags())
+	a.registerSignKey(cmd.Flags(), signKeyUsage+"; a new one is signed by it")
 	return cmd
 }
 
@@ -218,7 +223,7 @@ func (a *app) add(ctx context.Context, opt addOptions) error {
 		}
 	}
 	if existing == nil {
-		r.ar, err = a.openCreate(ctx, opt.archive, so, opt.create.options(opt.reproducible))
+		r.ar, err = a.openNew(ctx, opt.archive, so, &opt.create, opt.reproducible)
 		if _, serr := os.Stat(opt.archive); err != nil && serr == nil {
 			return overtaken(opt.archive)
 		}
@@ -282,7 +287,7 @@ func (r *adder) agree(in store.Info) error {
 	if r.repro != nil && !in.Reproducible {
 		r.a.say.Warnf("%s was made or changed without --reproducible: its id follows from nothing that is stored, and another archive of the same files has other bytes", quoted(r.opt.archive))
 	}
-	return r.opt.create.agree(r.opt.archive, in)
+	return r.a.agree(r.opt.archive, &r.opt.create, in)
 }
 
 // stage puts all sources into the transaction.

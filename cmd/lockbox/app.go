@@ -38,6 +38,7 @@ type app struct {
 	bar   *progress
 	now   func() time.Time
 	meter meter
+	keys  keyring
 
 	mu    sync.Mutex
 	worst exitCode // of what was reported while the command went on
@@ -60,6 +61,7 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 			code = int(exitFailed)
 		}
 	}()
+	defer a.keys.wipe()
 	root := newRoot(a, args)
 	root.SetArgs(args)
 	start, cpu := a.now(), cpuTime()
@@ -117,7 +119,7 @@ func panicSite() string {
 
 // storeOptions are the engine's options as the global flags have them.
 func (a *app) storeOptions() store.Options {
-	o := store.Options{LockTimeout: a.g.lockTimeout, Jobs: a.g.jobs.n, ExpectRoot: a.g.expectRoot.digest}
+	o := store.Options{LockTimeout: a.g.lockTimeout, Jobs: a.g.jobs.n, ExpectRoot: a.g.expectRoot.digest, Signers: a.keys.pins}
 	if o.LockTimeout == 0 {
 		o.LockTimeout = -1 // the engine's way to say: do not wait
 	}
@@ -126,7 +128,7 @@ func (a *app) storeOptions() store.Options {
 
 // openRead opens an archive for reading. Its error says what is wrong with the file.
 func (a *app) openRead(ctx context.Context, name string) (*store.Archive, error) {
-	ar, err := store.Open(ctx, name, a.storeOptions())
+	ar, err := store.Open(ctx, name, a.readOptions(name))
 	if err != nil {
 		return nil, a.openFailure(name, err)
 	}
@@ -150,8 +152,11 @@ func (a *app) closeRead(ar *store.Archive, name string, err error) error {
 
 // openFailure puts into words why an archive could not be opened.
 func (a *app) openFailure(name string, err error) error {
+	if auth := a.authFailure(name, err); auth != nil && !hasWords(err) {
+		return auth
+	}
 	switch {
-	case errors.Is(err, context.Canceled):
+	case errors.Is(err, context.Canceled), hasWords(err):
 		return err
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return &failure{code: exitMissing, err: fmt.Errorf("there is no archive %s", quoted(name))}
@@ -165,12 +170,6 @@ func (a *app) openFailure(name string, err error) error {
 			}
 		}
 		return &failure{code: exitForeign, err: fmt.Errorf("%s is not a lockbox archive: it is not a regular file", quoted(name))}
-	case errors.Is(err, format.ErrAuth) && a.g.expectRoot.digest != nil:
-		var e *format.Error
-		if errors.As(err, &e) {
-			return &failure{code: exitAuth, err: fmt.Errorf("%s is not in the expected state: %s", quoted(name), e.Detail)}
-		}
-		return &failure{code: exitAuth, err: fmt.Errorf("%s is not in the expected state", quoted(name))}
 	case errors.Is(err, format.ErrVersion):
 		return &failure{
 			code: exitForeign, err: fmt.Errorf("cannot open %s: %w", quoted(name), err),

@@ -12,7 +12,7 @@ import (
 )
 
 func newCompactCommand(a *app) *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "compact ARCHIVE [FLAG...]",
 		Short: "give free space back to the file system",
 		Long: `Give the space that removing and replacing have left back to the file system. Small
@@ -36,6 +36,8 @@ states are not disturbed: what they use is given back by the next run.`,
 			return a.compact(cmd.Context(), archive)
 		},
 	}
+	a.registerSignKey(cmd.Flags(), signKeyUsage)
+	return cmd
 }
 
 func (a *app) compact(ctx context.Context, archive string) error {

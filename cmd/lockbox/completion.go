@@ -48,7 +48,7 @@ and stored paths.`,
 
 // completeFlags makes the flags that take one word of a list complete it.
 func completeFlags(root *cobra.Command) {
-	for _, cmd := range append(root.Commands(), root) {
+	for _, cmd := range allCommands(root) {
 		cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) { completeChoice(cmd, f) })
 	}
 	root.PersistentFlags().VisitAll(func(f *pflag.Flag) { completeChoice(root, f) })

@@ -22,6 +22,9 @@ import (
 type creation struct {
 	compression choice
 	sector      choice
+	padding     choice
+	encrypt     bool
+	recipients  []string
 }
 
 // levels are the words of --compression in the order of the format's levels.
@@ -31,6 +34,10 @@ func (c *creation) register(f *pflag.FlagSet) {
 	c.compression = newChoice("default", levels...)
 	c.sector = newChoice("512", "512", "4096")
 	f.Var(&c.compression, "compression", "how hard to compress: none, fast, default, better or best; fixed when the archive is made")
+	c.padding = newChoice("none", "none", "padme", "pow2")
+	f.BoolVar(&c.encrypt, "encrypt", false, "lock a new archive with a passphrase")
+	f.StringArrayVar(&c.recipients, "recipient", nil, "lock a new archive for this age or SSH public key, or those in this file (repeatable)")
+	f.Var(&c.padding, "padding", "round lengths up, so that they tell less: none, padme (a few percent) or pow2 (to double); fixed when the archive is made")
 	f.Var(&c.sector, "sector", "alignment of the archive's parts in bytes; fixed when the archive is made")
 }
 
@@ -43,8 +50,18 @@ func (c *creation) level() frames.Level {
 	return frames.LevelDefault
 }
 
+func (c *creation) pad() format.Padding {
+	switch c.padding.value {
+	case "padme":
+		return format.PadPadme
+	case "pow2":
+		return format.PadPow2
+	}
+	return format.PadNone
+}
+
 func (c *creation) options(reproducible bool) store.CreateOptions {
-	o := store.CreateOptions{Level: c.level(), Sector: 512, Reproducible: reproducible}
+	o := store.CreateOptions{Level: c.level(), Sector: 512, Reproducible: reproducible, Padding: c.pad()}
 	if c.sector.value == "4096" {
 		o.Sector = 4096
 	}
@@ -58,6 +75,9 @@ func (c *creation) agree(archive string, in store.Info) error {
 	}
 	if c.sector.set && c.sector.value != fmt.Sprint(in.Sector) {
 		return usagef("%s was made with --sector %d, which cannot be changed to %s", quoted(archive), in.Sector, c.sector.value)
+	}
+	if c.padding.set && c.pad() != in.Padding {
+		return usagef("%s was made with --padding %v, which cannot be changed to %s", quoted(archive), in.Padding, c.padding.value)
 	}
 	return nil
 }
@@ -83,10 +103,16 @@ func newCreateCommand(a *app) *cobra.Command {
 		Long: `Make an empty archive. An existing file is never touched. "add" makes an archive
 that is missing by itself; this command is for choosing its options beforehand.
 
+--encrypt locks it with a passphrase, --recipient for public keys, both together for
+either; --sign-key signs it, and every change needs that key again; --padding rounds
+lengths up. "lockbox help protection" has more.
+
 With --reproducible the archive's id follows from these options and nothing else, and
 every "add --reproducible" keeps it that way. A change without that flag ends it.`,
 		Example: `  lockbox create backup.lbx
   lockbox create backup.lbx --compression best
+  lockbox create private.lbx --encrypt --padding padme
+  lockbox create team.lbx --recipient alice.pub --recipient age1... --sign-key ~/.ssh/id_ed25519
   lockbox create release.lbx --reproducible`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			archive, rest, err := archiveOperand(args)
@@ -103,6 +129,7 @@ every "add --reproducible" keeps it that way. A change without that flag ends it
 		},
 	}
 	opt.create.register(cmd.Flags())
+	a.registerSignKey(cmd.Flags(), "sign the archive by this Ed25519 key (SSH or PEM; a public key's file: by an SSH agent)")
 	cmd.Flags().BoolVar(&opt.reproducible, "reproducible", false, "the same options give the same bytes, anywhere")
 	return cmd
 }
@@ -115,7 +142,7 @@ func (a *app) create(ctx context.Context, archive string, opt createOptions) err
 	if opt.reproducible {
 		so.Entropy, so.Reproducible = opt.create.seed(), true
 	}
-	ar, err := a.openCreate(ctx, archive, so, opt.create.options(opt.reproducible))
+	ar, err := a.openNew(ctx, archive, so, &opt.create, opt.reproducible)
 	if err != nil {
 		return err
 	}
@@ -132,7 +159,14 @@ func (a *app) create(ctx context.Context, archive string, opt createOptions) err
 		return err
 	}
 	if !a.g.quiet {
-		_, err := fmt.Fprintf(a.out, "created %s: compression %s, generation %d\n", pathsafe.Quote(archive), opt.create.compression.value, sum.Generation)
+		how := ""
+		if opt.create.encrypts() {
+			how += "encrypted, "
+		}
+		if a.keys.signKey != "" {
+			how += "signed, "
+		}
+		_, err := fmt.Fprintf(a.out, "created %s: %scompression %s, generation %d\n", pathsafe.Quote(archive), how, opt.create.compression.value, sum.Generation)
 		return err
 	}
 	return nil
@@ -158,6 +192,9 @@ func (a *app) openCreate(ctx context.Context, archive string, o store.Options, c
 	}
 	if name != "" && os.IsPathSeparator(name[len(name)-1]) {
 		return nil, usagef("%s names a directory; an archive is a file", quoted(archive))
+	}
+	if o.SignKey, err = a.signer(ctx); err != nil {
+		return nil, err
 	}
 	ar, err := store.Create(ctx, name, o, c)
 	if err != nil {
@@ -228,7 +265,7 @@ func (a *app) closeWrite(ar *store.Archive, archive string, sum *store.Summary, 
 	a.meter.take(ar)
 	if diskFull(err) {
 		// The handle refuses after a failed write. A new one gives back what the change had taken.
-		if again, e := store.OpenWrite(context.Background(), archive, a.storeOptions()); e == nil {
+		if again, e := store.OpenWrite(context.Background(), archive, a.readOptions(archive)); e == nil {
 			_ = again.Close()
 		}
 	}
@@ -247,9 +284,12 @@ func (a *app) closeWrite(ar *store.Archive, archive string, sum *store.Summary, 
 }
 
 // openWrite opens an existing archive for changing.
-func (a *app) openWrite(ctx context.Context, archive string, o store.Options) (*store.Archive, error) {
-	ar, err := store.OpenWrite(ctx, archive, o)
-	if err != nil {
+func (a *app) openWrite(ctx context.Context, archive string, o store.Options) (ar *store.Archive, err error) {
+	o.Unlock = a.unlock(archive)
+	if o.SignKey, err = a.signer(ctx); err != nil {
+		return nil, err
+	}
+	if ar, err = store.OpenWrite(ctx, archive, o); err != nil {
 		if errors.Is(err, format.ErrBusy) {
 			return nil, &failure{
 				code: exitBusy, err: fmt.Errorf("cannot change %s: %w", quoted(archive), a.waited(err)),
@@ -257,6 +297,10 @@ func (a *app) openWrite(ctx context.Context, archive string, o store.Options) (*
 			}
 		}
 		return nil, a.openFailure(archive, err)
+	}
+	if err := a.changeable(ar, archive); err != nil {
+		_ = ar.Close() // nothing was done with it
+		return nil, err
 	}
 	a.meter.watch(ar)
 	return ar, nil

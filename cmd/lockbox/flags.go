@@ -11,22 +11,29 @@ import (
 
 // metavariables are what the help calls the values of flags whose type does not say it.
 var metavariables = map[string]string{
-	"compare":     "FILE",
-	"compression": "LEVEL",
-	"dest":        "DIR",
-	"dir":         "DIR",
-	"directory":   "DIR",
-	"files-from":  "FILE",
-	"files-from0": "FILE",
-	"filter":      "REGEXP",
-	"only":        "STORED",
-	"output":      "NEW",
-	"progress":    "WHEN",
-	"report":      "FILE",
-	"source":      "DIR",
-	"symlinks":    "WORD",
-	"stdin-name":  "STORED",
-	"to":          "STORED",
+	"compare":             "FILE",
+	"compression":         "LEVEL",
+	"dest":                "DIR",
+	"dir":                 "DIR",
+	"directory":           "DIR",
+	"files-from":          "FILE",
+	"files-from0":         "FILE",
+	"filter":              "REGEXP",
+	"identity":            "FILE",
+	"new-passphrase-file": "FILE",
+	"new-sign-key":        "FILE",
+	"only":                "STORED",
+	"output":              "NEW",
+	"passphrase-file":     "FILE",
+	"progress":            "WHEN",
+	"recipient":           "KEY",
+	"report":              "FILE",
+	"sign-key":            "FILE",
+	"signer":              "KEY",
+	"source":              "DIR",
+	"stdin-name":          "STORED",
+	"symlinks":            "WORD",
+	"to":                  "STORED",
 }
 
 // metavariable is the word for a flag's value.
@@ -50,7 +57,7 @@ func metavariable(f *pflag.Flag) string {
 // given two of which the first would be forgotten.
 func guardFlags(root *cobra.Command) {
 	root.PersistentFlags().VisitAll(guardFlag)
-	for _, cmd := range append(root.Commands(), root) {
+	for _, cmd := range allCommands(root) {
 		cmd.LocalNonPersistentFlags().VisitAll(guardFlag)
 	}
 }

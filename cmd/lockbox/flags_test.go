@@ -17,7 +17,7 @@ import (
 // commands returns the root command and all others.
 func commands() []*cobra.Command {
 	root := newRoot(newApp(system{stdout: new(bytes.Buffer), stderr: new(bytes.Buffer)}), nil)
-	return append(root.Commands(), root)
+	return allCommands(root)
 }
 
 // Every flag but those that say so takes one value only, also one that somebody adds later.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -11,6 +12,11 @@ import (
 // globHelp is part of the help of every command that takes stored paths.
 const globHelp = `A name that no entry has is a pattern when it holds *, ? or [: * stays within one
 directory, ** crosses them. What matches nothing is named, and the rest is done (exit 12).`
+
+// signedHelp is part of the help of every command that opens an archive.
+const signedHelp = `Opening a signed archive checks its signature, which covers all of it through digests. What is read is
+checked against these before it is used; what is not read is not checked (verify --full reads
+everything). --signer says whose signature it must be: any will do without.`
 
 // helpWidth is how long a line of help may be.
 const helpWidth = 80
@@ -60,7 +66,9 @@ var topics = []topic{
 2    wrong usage
 3    done, but some inputs were skipped or changed while they were read; each
      was named
-11   the archive is not in the state given by --expect-root
+11   no key or the wrong one, to open an encrypted archive or to change a signed
+     one; a signature that is missing, does not verify or is not by a key of
+     --signer; not the state given by --expect-root
 12   no such archive or entry, or a path to add that does not exist
 14   not a lockbox archive, or a version that this program does not know
 15   damaged or cut short
@@ -103,13 +111,50 @@ a commit fails, the command warns and ends with 0: the next change finishes it.
 
 All this rests on a disk that keeps what it has acknowledged.
 `},
+	{"protection", "encrypting, signing and padding an archive", `Protection is chosen when an archive is made, with create or the first add, and stays.
+
+Encryption. --encrypt locks the archive with a passphrase, --recipient KEY for a public
+key: of age (age1...) or of SSH (ssh-ed25519, ssh-rsa), or a file of such keys. Without a
+key neither names nor contents nor counts show. To open it, a passphrase comes from
+--passphrase-file FILE (its first line), from the file that LOCKBOX_PASSPHRASE_FILE
+names, from LOCKBOX_PASSPHRASE, or from you, at the terminal; a private key from
+--identity FILE: an age identity or an SSH key, also one with a passphrase. A passphrase
+that is given is used for the archive and for key files alike. It is never taken from the
+command line or from standard input. "lockbox help key" has what there is to do with keys.
+
+Signing. --sign-key FILE signs with an Ed25519 key of SSH or in PEM; when FILE is a public
+key, an SSH agent (SSH_AUTH_SOCK) does. Every change needs the same key again; reading
+needs none. --signer KEY demands that the archive is signed by that key; KEY is a public
+key, or a file of them such as allowed_signers. Without --signer a signature only
+shows who signed.
+
+Padding. --padding padme rounds lengths up by a few percent, pow2 to powers of two, so
+that the sizes of contents and of the whole tell less.
+
+  lockbox key generate -o me.key > me.pub
+  lockbox add private.lbx docs --recipient me.pub
+  lockbox list private.lbx -i me.key
+  lockbox add signed.lbx docs --sign-key ~/.ssh/id_ed25519
+  lockbox verify --full signed.lbx --signer ~/.ssh/id_ed25519.pub
+`},
 	{"security", "what is protected and what is not", `Every byte is checked after it is read and before it is used. An archive that is
 neither signed nor encrypted detects damage, not a forger: whoever can write the file
 can make another valid one. Write down the root that "lockbox info" prints and give it
 to --expect-root to be sure of one exact state.
 
+In an encrypted archive a forger without a key can put nothing of his own; one who can
+open it can also change it. In a signed archive only the signer can: who can open it,
+too, reads and does not forge. Opening checks the signature, which covers the root and
+with it, through digests, everything; each part is held against it before it is used:
+the index when names are looked up, contents before they are returned. What is not read
+is not checked; "verify --full" reads everything. Say with --signer whose signature it
+has to be.
+
 A whole file that was put back to an older state is a valid archive of that
-state. Only the root, kept elsewhere, shows it.
+state, also a signed one. Only the root, kept elsewhere, shows it.
+
+The size of the file, when it changes, the kinds of keys that open it, the archive's id
+and generation show in every archive. docs/security.md has all of it.
 
 An archive from someone you do not trust: extract it with --max-size, --max-entries
 and --symlinks inside. Stored paths are relative and never hold "..", nothing is ever written
@@ -141,7 +186,7 @@ func newHelpCommand(a *app) *cobra.Command {
 		Use:     "help [COMMAND|TOPIC]",
 		Short:   "explain a command or a topic",
 		Long:    "Explain a command or a topic. The topics are\n" + topicList(),
-		Example: "  lockbox help add\n  lockbox help exit-codes",
+		Example: "  lockbox help add\n  lockbox help key rotate\n  lockbox help exit-codes",
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
@@ -165,18 +210,31 @@ func helpNames(root *cobra.Command) []string {
 	return names
 }
 
+// findCommand follows names down from a command, as far as they lead.
+func findCommand(cmd *cobra.Command, names []string) (*cobra.Command, []string) {
+	for len(names) > 0 {
+		i := slices.IndexFunc(cmd.Commands(), func(c *cobra.Command) bool { return c.Name() == names[0] || c.HasAlias(names[0]) })
+		if i < 0 {
+			break
+		}
+		cmd, names = cmd.Commands()[i], names[1:]
+	}
+	return cmd, names
+}
+
 func (a *app) help(root *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return root.Help()
 	}
+	if cmd, rest := findCommand(root, args); cmd != root {
+		if len(rest) > 0 {
+			return usagef("help explains one thing at a time; %s was asked for as well", quoted(rest[0]))
+		}
+		cmd.InitDefaultHelpFlag()
+		return cmd.Help()
+	}
 	if len(args) > 1 {
 		return usagef("help explains one thing at a time; %s was asked for as well", quoted(args[1]))
-	}
-	for _, cmd := range root.Commands() {
-		if cmd.Name() == args[0] || cmd.HasAlias(args[0]) {
-			cmd.InitDefaultHelpFlag()
-			return cmd.Help()
-		}
 	}
 	if t := findTopic(args[0]); t != nil {
 		_, err := a.out.WriteString(fill(t.text))

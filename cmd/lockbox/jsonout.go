@@ -22,10 +22,14 @@ func (o *object) line() []byte {
 	return o.b
 }
 
-func (o *object) key(k string) {
+func (o *object) comma() {
 	if last := o.b[len(o.b)-1]; last != '{' && last != '[' {
 		o.b = append(o.b, ',')
 	}
+}
+
+func (o *object) key(k string) {
+	o.comma()
 	o.b = append(appendJSON(o.b, k), ':')
 }
 
@@ -86,10 +90,32 @@ func (o *object) close() *object {
 	return o
 }
 
-func (o *object) emptyList(k string) *object {
+// list and endList hold what item begins and close ends.
+func (o *object) list(k string) *object {
 	o.key(k)
-	o.b = append(o.b, '[', ']')
+	o.b = append(o.b, '[')
 	return o
+}
+
+func (o *object) item() *object {
+	o.comma()
+	o.b = append(o.b, '{')
+	return o
+}
+
+func (o *object) endList() *object {
+	o.b = append(o.b, ']')
+	return o
+}
+
+// texts writes a list of strings.
+func (o *object) texts(k string, list []string) *object {
+	o.list(k)
+	for _, s := range list {
+		o.comma()
+		o.b = appendJSON(o.b, s)
+	}
+	return o.endList()
 }
 
 const hexDigits = "0123456789abcdef"

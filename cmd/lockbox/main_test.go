@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"flag"
+	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,7 +17,10 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/zeebo/blake3"
 	"github.com/zeebo/xxh3"
+
+	"lockbox/internal/seal"
 )
 
 var update = flag.Bool("update", false, "write what commands print into the scripts that compare it")
@@ -25,12 +30,31 @@ const quickExit = "atexit_sleep_ms=0"
 
 func TestMain(m *testing.M) {
 	os.Setenv("GORACE", os.Getenv("GORACE")+" "+quickExit)
-	testscript.Main(m, map[string]func(){"lockbox": main})
+	passphraseRecipient = cheapRecipient
+	if os.Getenv("LOCKBOX_TEST_TERMINAL") == "" {
+		// Whoever runs the tests at a terminal must not be asked.
+		openTerminal = func() (terminal, error) { return nil, errNoTerminal }
+	}
+	testscript.Main(m, map[string]func(){"lockbox": main, "b3sum": b3sum})
+}
+
+// cheapRecipient locks with a passphrase at the least cost that there is.
+func cheapRecipient(p []byte) (seal.Recipient, error) {
+	r, err := seal.PassphraseRecipient(p)
+	if err == nil {
+		r.(interface{ SetWorkFactor(int) }).SetWorkFactor(1)
+	}
+	return r, err
 }
 
 // TestScript runs the scripts: one or more for each command, one for each situation seen with other
 // archivers (their names begin with a number).
 func TestScript(t *testing.T) {
+	agent := startAgent(t, "testdata/keys/sign")
+	docs, err := filepath.Abs("../../docs")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		UpdateScripts:       *update,
@@ -38,12 +62,16 @@ func TestScript(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("TZ", "UTC")
 			env.Setenv("GORACE", quickExit)
-			return nil
+			env.Setenv("AGENT", agent)
+			env.Setenv("DOCS", docs)
+			return copyKeys(filepath.Join(env.WorkDir, "keys"))
 		},
 		Condition: func(cond string) (bool, error) {
 			switch cond {
 			case "root":
 				return os.Getuid() == 0, nil
+			case "agent":
+				return agent != "", nil
 			case "devfull":
 				_, err := os.Stat("/dev/full")
 				return err == nil, nil
@@ -59,13 +87,38 @@ func TestScript(t *testing.T) {
 			"fill":     cmdFill,
 			"touch":    cmdTouch,
 			"same":     cmdSame,
-			"modeof":   cmdModeOf,
-			"newer":    cmdNewer,
-			"flipin":   cmdFlipIn,
-			"unbase64": cmdUnbase64,
-			"empty":    cmdEmpty,
+			"samesize": cmdSameSize,
+
+			"codeblock": cmdCodeBlock,
+			"rootof":    cmdRootOf,
+			"modeof":    cmdModeOf,
+			"newer":     cmdNewer,
+			"flipin":    cmdFlipIn,
+			"unbase64":  cmdUnbase64,
+			"empty":     cmdEmpty,
 		},
 	})
+}
+
+// copyKeys gives a script the keys in testdata/keys, which protect nothing but tests.
+func copyKeys(to string) error {
+	if err := os.Mkdir(to, 0o700); err != nil {
+		return err
+	}
+	files, err := filepath.Glob("testdata/keys/*")
+	if err != nil {
+		return err
+	}
+	for _, name := range files {
+		b, err := os.ReadFile(name)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(to, filepath.Base(name)), b, 0o600)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // exits CODE COMMAND [ARG...] runs a command that must end with this exit code.
@@ -164,6 +217,58 @@ func cmdTouch(ts *testscript.TestScript, _ bool, args []string) {
 func cmdSame(ts *testscript.TestScript, neg bool, args []string) {
 	if diff := compareTrees(ts.MkAbs(args[0]), ts.MkAbs(args[1])); (diff != "") != neg {
 		ts.Fatalf("trees compare as: %q", diff)
+	}
+}
+
+// samesize FILE FILE compares the lengths of two files.
+func cmdSameSize(ts *testscript.TestScript, neg bool, args []string) {
+	var sizes [2]int64
+	for i := range sizes {
+		fi, err := os.Stat(ts.MkAbs(args[i]))
+		ts.Check(err)
+		sizes[i] = fi.Size()
+	}
+	if (sizes[0] != sizes[1]) != neg {
+		ts.Fatalf("they have %d and %d bytes", sizes[0], sizes[1])
+	}
+}
+
+// codeblock FROM TO writes the first shell script in a document to a file.
+func cmdCodeBlock(ts *testscript.TestScript, _ bool, args []string) {
+	_, rest, _ := strings.Cut(ts.ReadFile(args[0]), "\n```sh\n")
+	script, _, found := strings.Cut(rest, "\n```\n")
+	if !found {
+		ts.Fatalf("%s has no shell script", args[0])
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(script+"\n"), 0o666))
+}
+
+// rootof INFO FILE fails unless the root in what info prints as JSON stands in a file.
+func cmdRootOf(ts *testscript.TestScript, _ bool, args []string) {
+	_, rest, _ := strings.Cut(ts.ReadFile(args[0]), `"root":"`)
+	root, _, found := strings.Cut(rest, `"`)
+	if !found || !strings.Contains(ts.ReadFile(args[1]), root) {
+		ts.Fatalf("no root %q in %s", root, ts.ReadFile(args[1]))
+	}
+}
+
+// b3sum stands in for the program of that name.
+func b3sum() {
+	raw := flag.Bool("raw", false, "")
+	flag.Bool("no-names", false, "")
+	key := flag.String("derive-key", "", "")
+	flag.Parse()
+	h := blake3.New()
+	if *key != "" {
+		h = blake3.NewDeriveKey(*key)
+	}
+	if _, err := io.Copy(h, os.Stdin); err != nil {
+		os.Exit(1)
+	}
+	if sum := h.Sum(nil); *raw {
+		_, _ = os.Stdout.Write(sum)
+	} else {
+		fmt.Printf("%x\n", sum)
 	}
 }
 

@@ -57,6 +57,7 @@ matches goes into the directory DEST; --literal turns that off.`,
 		},
 	}
 	opt.register(cmd.Flags())
+	a.registerSignKey(cmd.Flags(), signKeyUsage)
 	return cmd
 }
 

@@ -12,6 +12,7 @@ import (
 	"lockbox/internal/format"
 	"lockbox/internal/pathsafe"
 	salvage "lockbox/internal/recover"
+	"lockbox/internal/seal"
 	"lockbox/internal/store"
 	"lockbox/internal/vfs"
 )
@@ -20,11 +21,16 @@ import (
 type recoverOptions struct {
 	archive, output string
 	dryRun          bool
+	plaintext       bool
+	create          creation // only how it is protected
 }
 
 func (o *recoverOptions) register(f *pflag.FlagSet) {
 	f.StringVarP(&o.output, "output", "o", "", "the archive to make; it must not exist")
 	f.BoolVar(&o.dryRun, "dry-run", false, "say what can be recovered, and write nothing")
+	f.BoolVar(&o.create.encrypt, "encrypt", false, "lock the new archive with a passphrase; a given one is for both archives")
+	f.StringArrayVar(&o.create.recipients, "recipient", nil, "lock the new archive for this age or SSH public key, or those in this file (repeatable)")
+	f.BoolVar(&o.plaintext, "plaintext", false, "save an encrypted archive into one that is not")
 }
 
 func (o *recoverOptions) validate(rest []string) error {
@@ -33,6 +39,10 @@ func (o *recoverOptions) validate(rest []string) error {
 		return usagef("recover takes one archive; %s was given as well (-o names the new one)", quoted(rest[0]))
 	case o.dryRun && o.output != "":
 		return usagef("--dry-run writes nothing, so -o cannot be used with it")
+	case o.dryRun && (o.plaintext || o.create.encrypts()):
+		return usagef("--dry-run makes no archive, so none can be protected, or not")
+	case o.plaintext && o.create.encrypts():
+		return usagef("--plaintext cannot be used with --encrypt or --recipient")
 	case o.dryRun:
 		return nil
 	case o.output == "":
@@ -55,6 +65,11 @@ Contents whose names are lost go to lost+found/content-N. Where the records that
 could tell are lost, too, that may be something that was deleted, and it is said to be.
 When the newest state cannot be read, an older one is used and called that.
 
+Of an encrypted archive the new one has to be encrypted, too, with a content key of its
+own: --encrypt or --recipient says for whom; only --plaintext saves it into one that
+anybody can read. --sign-key signs the new one. Of a signed archive, what is authentic is
+told from what is not as far as its signature and index are left.
+
 The exit code is 0 only when nothing is missing from the newest state, else 15.`,
 		Example: `  lockbox recover damaged.lbx --dry-run
   lockbox recover damaged.lbx -o saved.lbx
@@ -72,6 +87,7 @@ The exit code is 0 only when nothing is missing from the newest state, else 15.`
 		},
 	}
 	opt.register(cmd.Flags())
+	a.registerSignKey(cmd.Flags(), "sign the new archive by this key")
 	return cmd
 }
 
@@ -82,6 +98,7 @@ type salvager struct {
 	ar    *store.Archive // the new archive; nil in a dry run, and until it is known how it is to be made
 	tx    *store.Tx
 	line  object
+	slots []seal.NewSlot
 	shown int    // losses that people were told of
 	more  uint64 // and those that they were not
 }
@@ -96,14 +113,17 @@ func (a *app) recover(ctx context.Context, opt recoverOptions) error {
 		return a.openFailure(opt.archive, err)
 	}
 	defer f.Close()
+	r := &salvager{a: a, opt: opt}
+	if err := r.prepare(ctx); err != nil {
+		return err
+	}
 	// When the archive can be opened at all, that keeps a writer from wiping what is being read.
 	so := a.storeOptions()
-	so.ExpectRoot = nil
+	so.Unlock, so.ExpectRoot = r.unlock, nil
 	held, openErr := store.Open(ctx, opt.archive, so)
 	if openErr == nil {
 		defer held.Close()
 	}
-	r := &salvager{a: a, opt: opt}
 	rep, err := r.run(ctx, f)
 	a.meter.add(store.Counters{Reads: uint64(counts.Reads.Load()), BytesRead: uint64(counts.BytesRead.Load())})
 	if err == nil && openErr == nil {
@@ -123,18 +143,43 @@ func (a *app) recover(ctx context.Context, opt recoverOptions) error {
 
 func (r *salvager) run(ctx context.Context, f vfs.File) (salvage.Report, error) {
 	a := r.a
-	o := salvage.Options{Jobs: a.jobs(), ExpectRoot: a.g.expectRoot.digest, Found: r.found, Lost: r.lost, Note: r.note}
+	o := salvage.Options{Jobs: a.jobs(), ExpectRoot: a.g.expectRoot.digest, Unlock: r.unlock, Signers: a.keys.pins, Found: r.found, Lost: r.lost, Note: r.note}
 	if !r.opt.dryRun {
-		// A name that is taken is found before anything is read, however long that may take.
 		o.Create = func(c store.CreateOptions) (salvage.Sink, error) { return r.create(ctx, c) }
-		if err := r.free(); err != nil {
-			return salvage.Report{}, err
-		}
 	}
 	a.startProgress("recovering", -1)
 	defer a.endProgress()
 	o.Progress = a.bar.set
 	return salvage.Run(ctx, f, o)
+}
+
+// prepare looks at how the new archive is to be protected.
+func (r *salvager) prepare(ctx context.Context) (err error) {
+	if r.opt.dryRun {
+		if r.a.keys.signKey != "" {
+			return usagef("--dry-run makes no archive, so --sign-key cannot be used with it")
+		}
+		return nil
+	}
+	// A name that is taken is found before anybody is asked, and before anything is read, however long that takes.
+	if err = r.free(); err != nil {
+		return err
+	}
+	if _, err = r.a.signer(ctx); err == nil {
+		r.slots, err = r.a.newSlots(ctx, r.opt.output, &r.opt.create)
+	}
+	return err
+}
+
+// unlock is asked for keys only when the damaged archive is encrypted.
+func (r *salvager) unlock(ctx context.Context, slots []seal.Slot) ([]seal.Identity, error) {
+	if !r.opt.dryRun && !r.opt.plaintext && !r.opt.create.encrypts() {
+		return nil, &failure{
+			code: exitUsage, err: fmt.Errorf("%s is encrypted, and it was not said how the new archive is to be", quoted(r.opt.archive)),
+			hint: "--encrypt locks it with a passphrase, --recipient KEY for a public key; --plaintext leaves it open to everybody",
+		}
+	}
+	return r.a.unlock(r.opt.archive)(ctx, slots)
 }
 
 // free refuses a new archive whose name is taken.
@@ -151,6 +196,7 @@ func (r *salvager) free() error {
 func (r *salvager) create(ctx context.Context, c store.CreateOptions) (salvage.Sink, error) {
 	so := r.a.storeOptions()
 	so.ExpectRoot = nil
+	c.Slots = r.slots
 	ar, err := r.a.openCreate(ctx, r.opt.output, so, c)
 	if err != nil {
 		return nil, err
@@ -271,6 +317,10 @@ func (r *salvager) lost(l salvage.Loss) {
 
 func (r *salvager) report(rep salvage.Report, sum store.Summary) error {
 	a := r.a
+	if !rep.Signer.IsZero() && !r.opt.dryRun && sum.Generation != 0 && a.keys.signKey == "" {
+		a.say.Warnf("%s was signed by %s; %s is not signed", quoted(r.opt.archive), rep.Signer.Fingerprint(), quoted(r.opt.output))
+		a.say.Hintf("--sign-key FILE signs the new archive")
+	}
 	if r.more > 0 {
 		a.say.Errorf("%s more were lost; --json lists all", comma(r.more))
 	}

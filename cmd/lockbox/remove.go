@@ -57,6 +57,7 @@ gives it back.`,
 		},
 	}
 	opt.register(cmd.Flags())
+	a.registerSignKey(cmd.Flags(), signKeyUsage)
 	return cmd
 }
 

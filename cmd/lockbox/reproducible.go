@@ -58,11 +58,14 @@ const (
 	createContext = "lockbox 2026-11-30 reproducible create v1"
 )
 
+// fixed is how contents are stored, as one number.
+func (c *creation) fixed() uint64 { return uint64(c.level()) | uint64(c.pad())<<8 }
+
 // seed returns the stream that the ids of an empty archive come from.
 func (c *creation) seed() io.Reader {
 	h := blake3.NewDeriveKey(createContext)
 	w := planWriter{h: h}
-	w.number(uint64(c.level()))
+	w.number(c.fixed())
 	w.text(c.sector.value)
 	return h.Digest()
 }
@@ -84,10 +87,13 @@ func (r *adder) seed(ctx context.Context, so store.Options, exists bool) (io.Rea
 		if err = r.a.closeRead(ar, r.opt.archive, err); err != nil {
 			return nil, err
 		}
+		if in.Suite.Encrypted() {
+			return nil, usagef("%s is encrypted: --reproducible cannot be used with it, as its keys are random", quoted(r.opt.archive))
+		}
 		root = in.Root
 	}
 	w.bytes(root[:])
-	w.number(uint64(r.opt.create.level()))
+	w.number(r.opt.create.fixed())
 	w.text(r.opt.create.sector.value)
 	for it := range r.items(ctx) {
 		if it.Err != nil {
@@ -143,6 +149,9 @@ func (r *adder) dryRun(ctx context.Context) error {
 			return err
 		}
 		return r.report(store.Summary{Generation: in.Generation, Root: in.Root})
+	}
+	if _, err := r.a.recipientSlots(ctx, r.opt.create.recipients); err != nil {
+		return err
 	}
 	// Whether it could be made shows by beginning to; what is not committed leaves nothing behind.
 	ar, err := r.a.openCreate(ctx, r.opt.archive, r.a.storeOptions(), r.opt.create.options(false))

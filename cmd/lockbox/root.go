@@ -10,7 +10,7 @@ import (
 
 // usageTemplate is cobra's, cut down to what this program has.
 const usageTemplate = `Usage:
-  {{if .HasAvailableSubCommands}}lockbox COMMAND ARCHIVE [ARGUMENT...] [FLAG...]{{else}}{{.UseLine}}{{end}}{{if .HasExample}}
+  {{if not .HasParent}}lockbox COMMAND ARCHIVE [ARGUMENT...] [FLAG...]{{else}}{{.UseLine}}{{end}}{{if .HasExample}}
 
 Examples:
 {{.Example}}{{end}}{{if .HasAvailableSubCommands}}
@@ -22,7 +22,7 @@ Flags:
 {{.LocalFlags.FlagUsagesWrapped 80 | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableInheritedFlags}}
 
 Flags of every command:
-{{.InheritedFlags.FlagUsagesWrapped 80 | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableSubCommands}}
+{{.InheritedFlags.FlagUsagesWrapped 80 | trimTrailingWhitespaces}}{{end}}{{if not .HasParent}}
 
 "lockbox help COMMAND" says more about a command, "lockbox help TOPIC" about
 {{topics}}{{end}}
@@ -46,6 +46,7 @@ var commandMakers = []struct {
 	{[]string{"move", "mv"}, newMoveCommand},
 	{[]string{"compact"}, newCompactCommand},
 	{[]string{"copy"}, newCopyCommand},
+	{[]string{"key"}, newKeyCommand},
 	{[]string{"bench"}, newBenchCommand},
 	{[]string{"version"}, newVersionCommand},
 	{[]string{"completion"}, newCompletionCommand},
@@ -93,6 +94,7 @@ happens as a whole or not at all, and every byte is checked when it is read.`,
 	root.SetOut(a.out)
 	root.SetErr(a.sys.stderr)
 	root.SetIn(a.sys.stdin)
+	root.PersistentPreRunE = func(*cobra.Command, []string) error { return a.loadPins() }
 	root.SetUsageTemplate(usageTemplate)
 	root.SetFlagErrorFunc(flagError)
 	a.g.register(root.PersistentFlags())
@@ -102,17 +104,28 @@ happens as a whole or not at all, and every byte is checked when it is read.`,
 	help := newHelpCommand(a)
 	root.SetHelpCommand(help)
 	root.AddCommand(help)
-	for _, cmd := range root.Commands() {
+	for _, cmd := range allCommands(root) {
 		cmd.DisableFlagsInUseLine = true
 		cmd.Flags().SortFlags = false
 	}
 	root.PersistentFlags().SortFlags = false
 	completeFlags(root)
 	guardFlags(root)
-	for _, cmd := range append(root.Commands(), root) {
+	for _, cmd := range allCommands(root) {
+		if strings.Contains(cmd.Use, " ARCHIVE") && !cmd.HasSubCommands() && cmd.Name() != "create" {
+			cmd.Long += "\n\n" + signedHelp
+		}
 		cmd.Long = fill(cmd.Long)
 	}
 	return root
+}
+
+// allCommands returns the commands below root, at every depth, and root.
+func allCommands(root *cobra.Command) (all []*cobra.Command) {
+	for _, cmd := range root.Commands() {
+		all = append(all, allCommands(cmd)...)
+	}
+	return append(all, root)
 }
 
 // unknownCommand says that args[0] is no command, and what may have been meant.

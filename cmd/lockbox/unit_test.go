@@ -177,9 +177,9 @@ func TestAppendJSON(t *testing.T) {
 
 func TestObject(t *testing.T) {
 	var o object
-	o.begin().str("a", "x").int("b", -1).uint("c", 2).bool("d", true).null("e").emptyList("f").seconds("g", 0.5)
-	got := string(o.open("h").str("i", "j").close().open("k").close().line())
-	if want := `{"a":"x","b":-1,"c":2,"d":true,"e":null,"f":[],"g":0.500,"h":{"i":"j"},"k":{}}` + "\n"; got != want {
+	o.begin().str("a", "x").int("b", -1).uint("c", 2).bool("d", true).null("e").list("f").endList().seconds("g", 0.5)
+	got := string(o.open("h").str("i", "j").close().open("k").close().texts("l", []string{"m", "n"}).list("o").item().int("p", 1).close().item().close().endList().line())
+	if want := `{"a":"x","b":-1,"c":2,"d":true,"e":null,"f":[],"g":0.500,"h":{"i":"j"},"k":{},"l":["m","n"],"o":[{"p":1},{}]}` + "\n"; got != want {
 		t.Errorf("%s", got)
 	}
 }

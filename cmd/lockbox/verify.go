@@ -63,6 +63,10 @@ read, decoded and compared with the digests of what was stored. Everything that
 is damaged is named (exit 15). An unreadable superblock copy of the four is a
 warning: the next change to the archive mends it.
 
+Of a signed archive the whole index is checked against the signature, with --full every
+byte that is stored; who signed is printed. Without a signature this finds damage, not a
+forger.
+
 --only reads the named entries instead of all; the structure is always checked.
 --rate leaves the disk to others: at 20M a terabyte takes fifteen hours.
 ` + globHelp,
@@ -119,7 +123,7 @@ func (a *app) verifyOne(ctx context.Context, name string, opt verifyOptions) err
 // verifyState checks the archive's current generation while it holds that generation against cleanup. It
 // reports again, and nothing else, when another one was committed before that.
 func (a *app) verifyState(ctx context.Context, f vfs.File, name string, opt verifyOptions) (again bool, err error) {
-	o := a.storeOptions()
+	o := a.readOptions(name)
 	o.ExpectRoot = nil // it is compared with what the check finds
 	held, openErr := store.Open(ctx, name, o)
 	if openErr == nil {
@@ -130,6 +134,8 @@ func (a *app) verifyState(ctx context.Context, f vfs.File, name string, opt veri
 		}()
 	} else if ctx.Err() != nil {
 		return false, ctx.Err()
+	} else if codeOf(openErr) == exitAuth || hasWords(openErr) {
+		return false, a.openFailure(name, openErr)
 	}
 	check, missing, err := a.newCheck(held, name, opt)
 	if err != nil {
@@ -169,6 +175,7 @@ type check struct {
 func (a *app) newCheck(held *store.Archive, name string, opt verifyOptions) (*check, []string, error) {
 	c := &check{now: a.now}
 	c.opt.Rate = opt.rate.n
+	c.opt.Unlock, c.opt.Signers = a.unlock(name), a.keys.pins
 	c.opt.Full = opt.full || len(opt.only) > 0
 	c.opt.Finding = func(f verify.Finding) {
 		if len(c.findings) < findingsShown || a.g.json {
@@ -215,9 +222,9 @@ func (c *check) run(ctx context.Context, f verify.File, jobs int, bar *progress)
 func (a *app) verdict(name string, c *check, sum verify.Summary, err error) error {
 	switch {
 	case err == nil:
-	case errors.Is(err, format.ErrNotLockbox), errors.Is(err, format.ErrVersion):
+	case errors.Is(err, format.ErrNotLockbox), errors.Is(err, format.ErrVersion), errors.Is(err, format.ErrAuth):
 		return a.openFailure(name, err)
-	case errors.Is(err, context.Canceled):
+	case errors.Is(err, context.Canceled), hasWords(err):
 		return err
 	case !errors.Is(err, format.ErrCorrupt):
 		return fmt.Errorf("cannot check %s: %w", quoted(name), err)
@@ -287,7 +294,13 @@ func (a *app) printVerdict(name string, c *check, sum verify.Summary, finished b
 		var o object
 		o.begin().open("summary").bytes("archive", name).bool("full", c.opt.Full && c.opt.Only == nil)
 		o.uint("entries", sum.Entries).uint("bytes", sum.Bytes).int("damaged", int64(sum.Damaged)).int("repairable", int64(sum.Repairable))
-		o.bool("complete", complete).uint("generation", sum.Generation).str("root", sum.Root.String()).seconds("seconds", c.took.Seconds())
+		o.bool("complete", complete).uint("generation", sum.Generation).str("root", sum.Root.String())
+		if sum.Signer.IsZero() {
+			o.null("signer")
+		} else {
+			o.str("signer", sum.Signer.String())
+		}
+		o.seconds("seconds", c.took.Seconds())
 		_, err := a.out.Write(o.close().line())
 		return err
 	}
@@ -297,6 +310,9 @@ func (a *app) printVerdict(name string, c *check, sum verify.Summary, finished b
 	what := "structure of " + plural(sum.Entries, "entry", "entries")
 	if c.opt.Full {
 		what = fmt.Sprintf("%s, every byte of %s", plural(sum.Entries, "entry", "entries"), humanBytes(int64(sum.Bytes)))
+	}
+	if !sum.Signer.IsZero() {
+		what += ", signed by " + sum.Signer.Fingerprint()
 	}
 	_, err := fmt.Fprintf(a.out, "%s: no damage found (%s, generation %d, %.1f s)\n", pathsafe.Quote(name), what, sum.Generation, c.took.Seconds())
 	return err

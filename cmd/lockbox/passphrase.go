@@ -1,0 +1,131 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"lockbox/internal/seal"
+)
+
+// Where a passphrase may come from when nobody is asked.
+const (
+	envPassphrase     = "LOCKBOX_PASSPHRASE"
+	envPassphraseFile = "LOCKBOX_PASSPHRASE_FILE"
+)
+
+// maxPassphrase bounds what is read of a passphrase file.
+const maxPassphrase = 64 << 10
+
+var errEmptyPassphrase = errors.New("the passphrase is empty")
+
+// passphraseHint says how to give one.
+const passphraseHint = "--passphrase-file FILE names a file with the passphrase, as " + envPassphraseFile + " does; " + envPassphrase + " holds one"
+
+// givenPassphrase returns the passphrase that a flag or the environment gives, nil when none does. It is the
+// app's: the caller does not wipe it.
+func (a *app) givenPassphrase() ([]byte, error) {
+	k := &a.keys
+	if k.passphrase != nil {
+		return k.passphrase, nil
+	}
+	name := a.g.passphraseFile
+	if name == "" {
+		name = a.sys.getenv(envPassphraseFile)
+	}
+	var err error
+	if name != "" {
+		k.passphrase, err = readPassphrase(name)
+	} else if p := a.sys.getenv(envPassphrase); p != "" {
+		k.passphrase = []byte(p)
+	}
+	return k.passphrase, err
+}
+
+// readPassphrase reads the first line of a file, without its end.
+func readPassphrase(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, unreadable("passphrase file", name, err)
+	}
+	defer f.Close()
+	buf := make([]byte, maxPassphrase)
+	defer clear(buf)
+	n := 0
+	for err == nil && n < len(buf) && bytes.IndexByte(buf[:n], '\n') < 0 {
+		var k int
+		k, err = f.Read(buf[n:])
+		n += k
+	}
+	line, _, ended := bytes.Cut(buf[:n], []byte("\n"))
+	line = bytes.TrimSuffix(line, []byte("\r"))
+	switch {
+	case err != nil && !errors.Is(err, io.EOF):
+		return nil, unreadable("passphrase file", name, err)
+	case !ended && n == len(buf):
+		return nil, unreadable("passphrase file", name, fmt.Errorf("its first line is longer than %d bytes", maxPassphrase))
+	case len(line) == 0:
+		return nil, unreadable("passphrase file", name, errors.New("its first line is empty"))
+	}
+	return bytes.Clone(line), nil
+}
+
+// ui answers what key files and plugins ask. The passphrase that was given is for them as well as for archives.
+func (a *app) ui(ctx context.Context) seal.UI {
+	return seal.UI{
+		Passphrase: func(prompt string) ([]byte, error) {
+			p, err := a.givenPassphrase()
+			if p != nil || err != nil {
+				return bytes.Clone(p), err
+			}
+			if p, err = a.askSecret(ctx, prompt); errors.Is(err, errNoTerminal) {
+				return nil, &failure{code: exitAuth, err: fmt.Errorf("%s: none was given, and %w", prompt, err), hint: passphraseHint}
+			}
+			return p, err
+		},
+		Value: func(prompt string) (answer string, err error) {
+			err = a.atTerminal(func(t terminal) error {
+				answer, err = t.line(ctx, oneLine(prompt)+": ")
+				return err
+			})
+			return answer, err
+		},
+		Confirm: func(prompt, yes, no string) (bool, error) {
+			if no == "" {
+				no = "no"
+			}
+			answer := ""
+			err := a.atTerminal(func(t terminal) (err error) {
+				answer, err = t.line(ctx, oneLine(fmt.Sprintf("%s (1: %s, 2: %s): ", prompt, yes, no)))
+				return err
+			})
+			return answer == "1" || answer == yes, err
+		},
+		Message: func(text string) { a.say.Hintf("%s", text) },
+	}
+}
+
+// passphraseRecipient locks a slot with a passphrase. A variable: tests have a cheaper one.
+var passphraseRecipient = seal.PassphraseRecipient
+
+// passphraseSlot is a slot that a passphrase opens.
+func passphraseSlot(p []byte) (seal.NewSlot, error) {
+	r, err := passphraseRecipient(p)
+	return seal.NewSlot{Recipient: r}, err
+}
+
+// newPassphrase returns a passphrase that is to lock something: the first line of a file when one is named,
+// else one that is typed twice. The caller wipes it.
+func (a *app) newPassphrase(ctx context.Context, what, file string) ([]byte, error) {
+	if file != "" {
+		return readPassphrase(file)
+	}
+	p, err := a.askNewPassphrase(ctx, what)
+	if errors.Is(err, errNoTerminal) {
+		return nil, &failure{code: exitAuth, err: fmt.Errorf("no new passphrase of %s was given, and %w", what, err), hint: "--new-passphrase-file FILE names a file with it"}
+	}
+	return p, err
+}
