@@ -108,7 +108,8 @@ func (m *mirror) finish(ctx context.Context) error {
 	}
 	slices.SortFunc(m.unsure, pathsafe.Path.Compare)
 	kept := m.gone[:0]
-	var dir pathsafe.Path // a directory that is gone, and with it all below
+	var dir pathsafe.Path              // a directory that is gone, and with it all below
+	needed := map[pathsafe.Path]bool{} // directories that are gone, but something below them stays
 	for i := range m.gone {
 		if i%4096 == 0 && ctx.Err() != nil {
 			return ctx.Err()
@@ -116,6 +117,10 @@ func (m *mirror) finish(ctx context.Context) error {
 		e := m.gone[i]
 		below := !dir.IsZero() && e.Path.IsUnder(dir)
 		if m.stays(&e, below) {
+			for up := e.Path; below && up != dir && !needed[up.Parent()]; {
+				up = up.Parent()
+				needed[up] = true
+			}
 			continue
 		}
 		if !below && e.Kind == index.Dir {
@@ -123,7 +128,7 @@ func (m *mirror) finish(ctx context.Context) error {
 		}
 		kept = append(kept, e)
 	}
-	m.gone, m.judged = kept, true
+	m.gone, m.judged = slices.DeleteFunc(kept, func(e index.Entry) bool { return needed[e.Path] }), true
 	return nil
 }
 

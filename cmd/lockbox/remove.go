@@ -95,10 +95,10 @@ func (a *app) change(ctx context.Context, archive string, fn func(*store.Archive
 		sum, err = fn(ar)
 		return a.closeWrite(ar, archive, &sum, err)
 	}
-	if err = once(fn); !diskFull(err) || errors.Is(err, store.ErrOutcomeUnknown) {
+	// Between the tries somebody else may commit: not when one state is meant and no other.
+	if err = once(fn); !diskFull(err) || errors.Is(err, store.ErrOutcomeUnknown) || so.ExpectRoot != nil {
 		return sum, err
 	}
-	so.ExpectRoot = nil // it was compared, and what was done since is this command's own work
 	staged := once(func(ar *store.Archive) (store.Summary, error) { return store.Summary{}, ar.Restage(ctx) })
 	if staged == nil {
 		err = once(fn)

@@ -101,8 +101,9 @@ func (t *Tx) Add(ctx context.Context, sources iter.Seq[Source], done func(Added)
 				return t.fail(err)
 			}
 		}
-		return nil
+		return t.uncut(ctx)
 	}
+	whole := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	order := make(chan *item, 64)
 	fed := make(chan struct{})
@@ -160,6 +161,14 @@ func (t *Tx) Add(ctx context.Context, sources iter.Seq[Source], done func(Added)
 		err = t.pipe.failure()
 	}
 	if err != nil {
+		return t.fail(err)
+	}
+	return t.uncut(whole)
+}
+
+// uncut refuses what may be a part of the sources: where ctx has ended, it may have ended them.
+func (t *Tx) uncut(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
 		return t.fail(err)
 	}
 	return nil

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -355,5 +356,41 @@ func TestDuplicates(t *testing.T) {
 		if _, ok := d.find(&l, &h, 10); ok {
 			t.Fatal("found with another size")
 		}
+	}
+}
+
+// Sources that end because the context has ended are not all that was to be stored.
+func TestAddSaysThatItWasCutShort(t *testing.T) {
+	for _, jobs := range []int{1, 2} {
+		w := newWorld(t, 1, Options{Jobs: jobs})
+		w.create(CreateOptions{})
+		a, err := OpenWrite(ctx, name, w.opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tx, err := a.Begin(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		short, cancel := context.WithCancel(ctx)
+		placed := make(chan struct{}, 1)
+		err = tx.Add(short, func(yield func(Source) bool) {
+			if yield(dirSource("first")) {
+				if jobs > 1 {
+					<-placed
+				}
+				cancel()
+			}
+		}, func(Added) { placed <- struct{}{} })
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%d jobs: %v", jobs, err)
+		}
+		if _, err := tx.Commit(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("%d jobs: a part of the sources was committed: %v", jobs, err)
+		}
+		if err := errors.Join(tx.Rollback(), a.Close()); err != nil {
+			t.Fatal(err)
+		}
+		w.check()
 	}
 }

@@ -41,8 +41,8 @@ var wantLists = sync.Pool{New: func() any { w := make([]want, 0, 512); return &w
 // Bulk reads files whole: every frame that they need is read and decoded once per batch of entries, by
 // the handle's workers, which call fn concurrently and in no particular order (in file order of the
 // frames with one job). Entries that are not files are passed over; an empty file gives one piece
-// without data. A damaged part is reported to fn and the rest goes on; fn's own error, an error of
-// entries, and an input error end it.
+// without data. A part that is damaged or cannot be read is reported to fn and the rest goes on; fn's own error
+// and an error of entries end it.
 func (a *Archive) Bulk(ctx context.Context, entries iter.Seq2[index.Entry, error], fn func(Piece) error) error {
 	b := &bulk{a: a, v: a.view(), fn: fn}
 	b.contents, b.frames = a.records(index.Contents, b.v), a.records(index.Frames, b.v)

@@ -83,10 +83,15 @@ func (c *copier) run(ctx context.Context) error {
 		c.own.Add(s.KeyDirExtent(), index.OwnerKeyDir, 0)
 	}
 	c.own.Add(s.CommitExtent(), index.OwnerCommit, 0)
+	room := int64(stageBytes) // no writer of this program stages more, but a record may say anything
 	for _, p := range c.v.commit.Stage {
 		c.own.Add(p.Extent, index.OwnerStage, 0)
-		if err := c.zero(p.Extent); err != nil { // a hole would be no reserve
-			return err
+		// A hole would be no reserve.
+		e := format.Extent{Off: p.Off, Len: min(p.Len, room)}
+		if room -= e.Len; e.Len > 0 {
+			if err := c.zero(ctx, e); err != nil {
+				return err
+			}
 		}
 	}
 	for _, p := range c.v.commit.Retire {
@@ -108,8 +113,11 @@ func (c *copier) write(b []byte, off int64) error {
 	return nil
 }
 
-func (c *copier) zero(e format.Extent) error {
+func (c *copier) zero(ctx context.Context, e format.Extent) error {
 	for e.Len > 0 {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		n := min(e.Len, int64(len(zeros)))
 		if err := c.write(zeros[:n], e.Off); err != nil {
 			return err

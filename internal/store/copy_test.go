@@ -14,6 +14,7 @@ import (
 
 	"lockbox/internal/format"
 	"lockbox/internal/frames"
+	"lockbox/internal/journal"
 	"lockbox/internal/vfs"
 )
 
@@ -260,4 +261,55 @@ func TestCopyFindsDamage(t *testing.T) {
 		t.Errorf("%d found, %d not", found, same)
 	}
 	w.mem.Put(name, whole)
+}
+
+// A stage set that claims a terabyte of a sparse file does not fill the disk with zeros, and an interrupt ends the
+// copying of one.
+func TestCopyOfAHugeStageSet(t *testing.T) {
+	w := newWorld(t, 1, Options{Jobs: 1})
+	w.create(CreateOptions{})
+	const end, block = stageBytes + 16<<20, 1024
+	f, err := w.mem.Open(name, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := journal.ReadCopies(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := *c.Current
+	m, _, err := journal.ReadCommit(f, &s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Stage = []journal.Planned{{Extent: format.Extent{Off: s.CommitOff + block, Len: end - s.CommitOff - block}, Generation: s.Generation}}
+	b := m.Encode(s.Generation)
+	s.CommitLen, s.CommitHash, s.End = uint32(len(b)), journal.Sum(b), end
+	if _, err := f.WriteAt(append(b, make([]byte, block-len(b))...), s.CommitOff); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 4 {
+		if err := journal.WriteCopy(f, &s, i/2, i%2); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(f.Truncate(end), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	a := mustOpen(t, w.opt)
+	short, cancel := context.WithCancel(ctx)
+	cancel()
+	if err := a.CopyTo(short, copyName, CopyOptions{}); !errors.Is(err, context.Canceled) || a.Counters().BytesWritten > 1<<20 {
+		t.Errorf("cancelled: %v, %d bytes written", err, a.Counters().BytesWritten)
+	}
+	before := a.Counters().BytesWritten
+	if err := a.CopyTo(ctx, copyName, CopyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if n := a.Counters().BytesWritten - before; n > stageBytes+1<<20 {
+		t.Errorf("%d bytes written", n)
+	}
+	if !bytes.Equal(w.mem.Bytes(copyName)[format.DataStart:], w.mem.Bytes(name)[format.DataStart:]) {
+		t.Error("the copy has other bytes")
+	}
 }
