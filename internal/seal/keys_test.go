@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"net"
 	"os"
@@ -184,6 +185,46 @@ func TestSignatures(t *testing.T) {
 	}
 	if _, err := SignRoot(lyingSigner{s}, someRoot); err == nil {
 		t.Error("a signer that signs something else")
+	}
+}
+
+// Keys of small order, for which anybody can find signatures: none ever verifies.
+func TestSmallOrderKeys(t *testing.T) {
+	verified := 0
+	for _, key := range []string{
+		"0000000000000000000000000000000000000000000000000000000000000000",
+		"0100000000000000000000000000000000000000000000000000000000000000",
+		"0000000000000000000000000000000000000000000000000000000000000080",
+		"ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+		"26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+		"c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+	} {
+		k, err := hex.DecodeString(key)
+		must(t, err)
+		if PublicKey(k).sound() {
+			t.Errorf("%s is taken for a key", key)
+		}
+		if _, err := ParsePins([]byte(PublicKey(k).String())); err == nil {
+			t.Errorf("%s is taken for a pin", key)
+		}
+		for n := range 64 {
+			root := format.Digest{byte(n)}
+			for _, r := range [][]byte{k, make([]byte, 32), append([]byte{1}, make([]byte, 31)...)} {
+				sig := append(append(bytes.Clone(k), r...), make([]byte, 32)...)
+				if ed25519.Verify(k, signedBytes(root), sig[32:]) {
+					verified++
+				}
+				if _, ok := VerifyRoot(sig, root); ok {
+					t.Fatalf("a signature of nobody verifies for %s", key)
+				}
+			}
+		}
+	}
+	if verified == 0 {
+		t.Error("no forgery was tried that would have passed")
+	}
+	if !NewSigner(testSecret).Public().sound() {
+		t.Error("an ordinary key is refused")
 	}
 }
 

@@ -58,7 +58,7 @@ func parsePin(line string) (k PublicKey, use bool, err error) {
 			k = PublicKey(e)
 		}
 	}
-	if !ok {
+	if !ok || !k.sound() {
 		return k, false, errors.New("not an Ed25519 public key")
 	}
 	return k, use, nil

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 
+	"filippo.io/edwards25519"
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
 
@@ -39,6 +40,13 @@ type PublicKey [ed25519.PublicKeySize]byte
 
 // IsZero reports the absence of a key.
 func (k PublicKey) IsZero() bool { return k == PublicKey{} }
+
+// sound reports whether k is a point of large order. For the few others everybody can make signatures that
+// verify, all zeros among them.
+func (k PublicKey) sound() bool {
+	p, err := new(edwards25519.Point).SetBytes(k[:])
+	return err == nil && p.MultByCofactor(p).Equal(edwards25519.NewIdentityPoint()) == 0
+}
 
 func (k PublicKey) wire() []byte {
 	return appendString(appendString(nil, []byte(sshEd25519)), k[:])
@@ -96,7 +104,7 @@ func VerifyRoot(b []byte, root format.Digest) (PublicKey, bool) {
 		return PublicKey{}, false
 	}
 	key := PublicKey(b[:ed25519.PublicKeySize])
-	return key, ed25519.Verify(key[:], signedBytes(root), b[ed25519.PublicKeySize:])
+	return key, key.sound() && ed25519.Verify(key[:], signedBytes(root), b[ed25519.PublicKeySize:])
 }
 
 // SSHSignature is a stored signature in the form that ssh-keygen -Y verify reads.

@@ -178,6 +178,7 @@ func Open(ctx context.Context, name string, o Options) (*Archive, error) {
 	}
 	a := newArchive(name, f, o)
 	if err := a.openRead(ctx); err != nil {
+		a.forget()
 		if same, e := f.SameFile(name); e == nil && !same && errors.Is(err, format.ErrCorrupt) {
 			err = &format.Error{Kind: format.ErrChanged, Offset: -1, Detail: "its path came to name another file while it was opened"}
 		}

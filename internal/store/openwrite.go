@@ -28,6 +28,7 @@ func OpenWrite(ctx context.Context, name string, o Options) (*Archive, error) {
 	a := newArchive(name, f, o)
 	a.writer = true
 	if err := a.openWrite(ctx); err != nil {
+		a.forget()
 		return nil, errors.Join(err, f.Close())
 	}
 	if a.leftover = a.rotationLeft(); a.leftover {
@@ -106,6 +107,7 @@ func Create(ctx context.Context, name string, o Options, c CreateOptions) (*Arch
 	a := newArchive(name, temp, o)
 	a.writer, a.temp = true, temp
 	if err := a.initialise(ctx, c); err != nil {
+		a.forget()
 		return nil, errors.Join(err, temp.Close())
 	}
 	return a, nil
