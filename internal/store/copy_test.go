@@ -15,6 +15,7 @@ import (
 	"lockbox/internal/format"
 	"lockbox/internal/frames"
 	"lockbox/internal/journal"
+	"lockbox/internal/seal"
 	"lockbox/internal/vfs"
 )
 
@@ -278,7 +279,7 @@ func TestCopyOfAHugeStageSet(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := *c.Current
-	m, _, err := journal.ReadCommit(f, &s)
+	m, _, err := journal.ReadCommit(f, &s, seal.New())
 	if err != nil {
 		t.Fatal(err)
 	}
