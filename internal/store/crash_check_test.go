@@ -60,12 +60,16 @@ type Combo struct {
 	NamedTemps bool  // the system knows no anonymous files
 	Suite      format.Suite
 	Padding    format.Padding
+	Jobs       int // workers; 0: one. With more, what the sweep finds ends the test binary
 }
 
 func (c Combo) String() string {
 	s := fmt.Sprintf("%v, level %d, padding %v, sector %d on %d", c.Suite, c.Level, c.Padding, c.Sector, c.Disk)
 	if c.NamedTemps {
 		s += ", named temporary files"
+	}
+	if c.Jobs > 1 {
+		s += fmt.Sprintf(", %d workers", c.Jobs)
 	}
 	return s
 }
@@ -155,7 +159,7 @@ func (r *run) options(fsys vfs.FS) store.Options {
 	r.drawn++
 	binary.LittleEndian.PutUint64(seed[:], r.seed)
 	binary.LittleEndian.PutUint64(seed[8:], r.drawn)
-	o := store.Options{FS: fsys, Entropy: rand.NewChaCha8(seed), LockTimeout: -1, Jobs: 1, CacheBytes: 4 << 20}
+	o := store.Options{FS: fsys, Entropy: rand.NewChaCha8(seed), LockTimeout: -1, Jobs: max(r.combo.Jobs, 1), CacheBytes: 4 << 20}
 	store.Protect(&o, nil, r.combo.Suite)
 	store.Observe(&o, r.seal)
 	return o

@@ -27,13 +27,13 @@ var combos = []Combo{
 	{Level: frames.LevelDefault, Sector: 4096, Disk: 512},
 }
 
-// kinds returns four of the sixteen kinds of archives, one of each suite, on different disks; any four
-// successive seeds give all of them.
+// kinds returns four of the sixteen kinds of archives, one of each suite, on different disks, half of them written by
+// several workers; any four successive seeds give all kinds.
 func kinds(seed uint64) (four []Combo) {
 	for k := range 4 {
 		form := (k + int(seed)) % 4 // compressed or not, padded or not
 		c := combos[(k+2*form+int(seed/4))%4]
-		c.Suite, c.Level = format.Suite(k), frames.LevelNone
+		c.Suite, c.Level, c.Jobs = format.Suite(k), frames.LevelNone, 1+2*((k+int(seed))%2)
 		if form%2 == 1 {
 			c.Level = frames.LevelDefault
 		}
