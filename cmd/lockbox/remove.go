@@ -99,9 +99,16 @@ func (a *app) change(ctx context.Context, archive string, fn func(*store.Archive
 	if err = once(fn); !diskFull(err) || errors.Is(err, store.ErrOutcomeUnknown) || so.ExpectRoot != nil {
 		return sum, err
 	}
-	staged := once(func(ar *store.Archive) (store.Summary, error) { return store.Summary{}, ar.Restage(ctx) })
-	if staged == nil {
-		err = once(fn)
+	staged := false
+	free := once(func(ar *store.Archive) (s store.Summary, err error) {
+		staged, err = ar.Restage(ctx)
+		return s, err
+	})
+	if free != nil || !staged {
+		return sum, err
+	}
+	if err = once(fn); err != nil {
+		a.say.Warnf("%s holds what it held, in another generation: the free space inside it was made ready, but it is too little", quoted(archive))
 	}
 	return sum, err
 }

@@ -60,7 +60,7 @@ func (t *Tx) commit(ctx context.Context) error {
 		return err
 	}
 	t.retireKeys()
-	retire, edits, err := t.sets(&roots)
+	retire, edits, err := t.sets(&roots, &k)
 	if err != nil {
 		return err
 	}

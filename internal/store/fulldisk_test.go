@@ -21,14 +21,18 @@ func words(r *rand.Rand, n int) []byte {
 
 // From an archive that has never been changed, files can be removed when the disk is full: it has a reserve.
 func TestRemoveFromAFreshArchiveOnAFullDisk(t *testing.T) {
-	for _, size := range []int{300, 4000, 60_000, 300_000} {
+	for _, size := range []int{300, 4000, 20_000, 60_000, 300_000, -4000, -20_000, -60_000} {
+		content := words
+		if size < 0 {
+			size, content = -size, randomBytes
+		}
 		w := newWorld(t, uint64(size), Options{})
 		r := rand.New(rand.NewPCG(1, uint64(size)))
 		w.create(CreateOptions{Level: frames.LevelDefault})
 		w.change(func(tx *Tx) {
 			files := map[string][]byte{}
-			for i := range 40_000_000 / (size + 20_000) {
-				files[fmt.Sprintf("d%02d/f%05d", i%20, i)] = words(r, size)
+			for i := range 12_000_000 / size {
+				files[fmt.Sprintf("d%02d/f%05d", i%20, i)] = content(r, size)
 			}
 			w.add(tx, files)
 		})
@@ -79,8 +83,8 @@ func TestRestage(t *testing.T) {
 			t.Fatal(err)
 		}
 		if restage {
-			if err := a.Restage(ctx); err != nil {
-				t.Fatal(err)
+			if some, err := a.Restage(ctx); err != nil || !some {
+				t.Fatal(some, err)
 			}
 		}
 		t.Logf("%d bytes staged, %d free", totalLen(a.cur.commit.Stage), a.cur.commit.Counters.FreeBytes)

@@ -399,8 +399,8 @@ const (
 func stageRoom(written int64) int64 { return min(max(4*stageRefill, 2*written), stageBytes/4) }
 
 // sets decides what becomes of the extents that the new root does not use: the stage set, the retire set,
-// and the changes of the free tree. roots are the new ones, but for the free tree's.
-func (t *Tx) sets(roots *[5]index.Root) (retire []journal.Planned, edits *freeEdits, err error) {
+// and the changes of the free tree. roots and k are the new ones, but for the free tree's.
+func (t *Tx) sets(roots *[5]index.Root, k *journal.Counters) (retire []journal.Planned, edits *freeEdits, err error) {
 	if t.compact != nil {
 		return t.compactSets()
 	}
@@ -442,56 +442,69 @@ func (t *Tx) sets(roots *[5]index.Root) (retire []journal.Planned, edits *freeEd
 		err = edits.refill(stageBytes / 4)
 	}
 	if err == nil {
-		err = t.reserve(edits, roots)
+		err = t.reserve(edits, roots, *k)
 	}
 	return retire, edits, err
 }
 
 // Restage commits a generation that holds the same and in whose stage set the next transaction finds more of the
-// archive's free space: for a transaction that is larger than the ones before it, on a disk that is full.
-func (a *Archive) Restage(ctx context.Context) error {
+// archive's free space: for a transaction that is larger than the ones before it, on a disk that is full. It
+// reports whether there was any.
+func (a *Archive) Restage(ctx context.Context) (bool, error) {
+	k := a.view().commit.Counters
+	if k.FreeBytes == 0 && k.Pending == 0 {
+		return false, nil
+	}
 	t, err := a.Begin(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	t.restage = true
 	if _, err = t.Commit(ctx); err != nil {
-		return errors.Join(err, t.Rollback())
+		return false, errors.Join(err, t.Rollback())
 	}
-	return nil
+	return true, nil
 }
 
 // Bounds of the reserve.
 const (
-	reserveFrom = 256 << 10 // a smaller archive has none, for it has little to give back
+	reserveFrom = 1 << 20 // a smaller archive has none, for it has little to give back
 	reserveMax  = 384 << 10
 )
 
 // reserve is how much free space an archive of size bytes keeps: a removal writes nodes, and what stays of a
-// pack, before it gives anything back, and on a full disk it can do that only within the file.
-func reserve(size int64, roots *[5]index.Root, nodeBytes int64) int64 {
+// pack, before it gives anything back, and on a full disk it can do that only within the file. So it is one path of
+// every tree and a pack as well compressed as the rest, or a 32nd of the file when that is more; never more than
+// a 16th.
+func reserve(size int64, k *journal.Counters, roots *[5]index.Root, l frames.Level) int64 {
 	if size < reserveFrom {
 		return 0
 	}
-	path := int64(0)
+	path := uint64(0)
 	for _, r := range roots {
-		path += int64(r.Height) * nodeSize
+		path += uint64(r.Height) * nodeSize
 	}
-	return min(max(min(path, nodeBytes), 0)+size/32, reserveMax) &^ 4095
+	room := size / 32
+	if roots[index.Contents-1].Count > roots[index.Frames-1].Count && k.PlainBytes > 0 { // there are packs
+		pack := float64(maxPack(l)) * min(float64(k.StoredBytes)/float64(k.PlainBytes), 1)
+		room = max(room, int64(pack)*9/8)
+	}
+	return min(int64(min(path, k.NodeBytes))+room, size/16, reserveMax) &^ 4095
 }
 
 func (v *view) reserve(size int64) int64 {
-	return reserve(size, &v.roots, int64(v.commit.Counters.NodeBytes))
+	return reserve(size, &v.commit.Counters, &v.roots, v.level())
 }
 
 // reserve makes sure that a transaction that lets the archive grow leaves it its reserve. The space is
 // written, for a hole in the file reserves nothing.
-func (t *Tx) reserve(edits *freeEdits, roots *[5]index.Root) error {
+func (t *Tx) reserve(edits *freeEdits, roots *[5]index.Root, k journal.Counters) error {
 	s := &t.space
 	if s.end == t.base.super.End {
 		return nil // it may be a removal on a full disk
 	}
-	want := reserve(s.end, roots, int64(t.base.commit.Counters.NodeBytes)+t.nodes)
+	k.NodeBytes = uint64(max(int64(k.NodeBytes)+t.nodes, 0))
+	want := reserve(s.end, &k, roots, t.level())
 	free := totalLen(s.held) + totalLen(s.usable) + int64(t.base.commit.Counters.FreeBytes) + edits.free
 	if free >= want/2 {
 		return nil
