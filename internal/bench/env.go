@@ -45,6 +45,7 @@ type env struct {
 	dir     string
 	samples int
 	text    *Text
+	keys    *keys  // made when they are needed first
 	sets    []Set  // of the current workload
 	section string // likewise
 	name    string // likewise
@@ -76,7 +77,7 @@ func catalogue(sweep bool) []workload {
 	if sweep {
 		return sweeps()
 	}
-	return slices.Concat(streams(), randoms(), writes(), changes())
+	return slices.Concat(streams(), randoms(), writes(), changes(), suites(), records())
 }
 
 // Run measures. Everything it writes lies in one new directory below o.Dir that is gone when it returns.
