@@ -223,8 +223,10 @@ func (e *env) figure(what, shown string, value float64, unit string) Set {
 }
 
 // oneCPU has the process use one CPU until the function it returns is called: work is compared, not parallelism.
-func oneCPU() (restore func()) {
-	n := runtime.GOMAXPROCS(1)
+func oneCPU() (restore func()) { return onCPUs(1) }
+
+func onCPUs(cpus int) (restore func()) {
+	n := runtime.GOMAXPROCS(cpus)
 	return func() { runtime.GOMAXPROCS(n) }
 }
 

@@ -33,9 +33,9 @@ func suites() []workload {
 			return run(e, files)
 		}})
 	}
-	rates := func(e *env, files []File) error { return e.suiteStreams(files, true) }
+	rated := func(e *env, files []File) error { return e.suiteStreams(files, true) }
 	stream := func(e *env, files []File) error { return e.suiteStreams(files, false) }
-	shape("", 160*mib, 4, 8*mib, false, rates)
+	shape("", 160*mib, 4, 8*mib, false, rated)
 	shape("", 80*mib, 4, 8*mib, true, stream)
 	shape("in bulk, ", 16*mib, 512, 4*kib, false, (*env).suiteBulk)
 	shape("in bulk, ", 16*mib, 512, 4*kib, true, (*env).suiteBulk)
@@ -88,8 +88,8 @@ func beside(sets []Set, vs []variant, ways int) {
 	}
 }
 
-// suiteStreams reads whole archives file after file, for rates in turn with the primitives alone.
-func (e *env) suiteStreams(files []File, rates bool) error {
+// suiteStreams reads whole archives file after file, if rated in turn with the primitives.
+func (e *env) suiteStreams(files []File, rated bool) error {
 	return e.withSuites(files, func(vs []variant) error {
 		var s sink
 		counters := make([]store.Counters, len(vs))
@@ -99,12 +99,15 @@ func (e *env) suiteStreams(files []File, rates bool) error {
 				return streamLockbox(e.ctx, v.file, reading{jobs: 1, p: v.p, w: &s, counters: &counters[i]})
 			})})
 		}
-		if rates {
-			more, err := primitives(totalSize(files))
-			if err != nil {
+		var rs []rate
+		if rated {
+			var err error
+			if rs, err = rates(vs[0].file, totalSize(files)); err != nil {
 				return err
 			}
-			cs = append(cs, more...)
+			for _, r := range rs {
+				cs = append(cs, r.contender)
+			}
 		}
 		sets, err := e.take(e.samples, filesOf(vs), cs...)
 		if err != nil {
@@ -116,8 +119,8 @@ func (e *env) suiteStreams(files []File, rates bool) error {
 		}
 		withBytes(sets, totalSize(files))
 		e.add(sets...)
-		if rates {
-			e.add(ratesOf(sets, sets[len(vs):])...)
+		if rated {
+			e.addRates(vs, sets, rs)
 		}
 		return nil
 	})
