@@ -13,7 +13,7 @@ import (
 	"lockbox/internal/store"
 )
 
-// reading says how an archive is to be read whole. order, if not nil, is a permutation of the files by their place in
+// reading says how an archive is to be read whole, and by what protection. order, if not nil, is a permutation of the files by their place in
 // it. check, if not nil, is told where files begin and end. counters, if not nil, gets what the handle counted.
 type reading struct {
 	jobs     int

@@ -96,7 +96,7 @@ func OpenSlots(slots [][]byte, ids []Identity) (*ContentKey, error) {
 		for i, id := range ids {
 			mine[i] = watched{id, &failed}
 		}
-		// Not age.Decrypt, which makes buffers of 270 KB for these few bytes.
+		// Not age.Decrypt, which makes buffers of 136 KB for these few bytes.
 		r, size, err := age.DecryptReaderAt(bytes.NewReader(s), int64(len(s)), mine...)
 		var k ContentKey
 		if err == nil && size != KeySize {
