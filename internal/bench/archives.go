@@ -16,7 +16,6 @@ import (
 	kflate "github.com/klauspost/compress/flate"
 	kzip "github.com/klauspost/compress/zip"
 
-	"lockbox/internal/frames"
 	"lockbox/internal/index"
 	"lockbox/internal/pathsafe"
 	"lockbox/internal/store"
@@ -29,8 +28,12 @@ func (source) Close() error { return nil }
 func (source) Check() error { return nil }
 
 // WriteLockbox makes an archive with the defaults of the command line.
-func WriteLockbox(ctx context.Context, name string, jobs int, files iter.Seq[File]) (err error) {
-	a, err := store.Create(ctx, name, store.Options{Jobs: jobs}, store.CreateOptions{Level: frames.LevelDefault})
+func WriteLockbox(ctx context.Context, name string, jobs int, files iter.Seq[File]) error {
+	return writeProtected(ctx, name, jobs, nil, files)
+}
+
+func writeProtected(ctx context.Context, name string, jobs int, p *protection, files iter.Seq[File]) (err error) {
+	a, err := store.Create(ctx, name, p.options(jobs), p.creating())
 	if err != nil {
 		return err
 	}
@@ -218,21 +221,33 @@ func (a *archives) compareBytes(ctx context.Context) error {
 		{"archive/zip", func(c *checker) error { return streamZip(ctx, a.zip, reading{w: c, check: c}) }},
 		{"klauspost/compress/zip", func(c *checker) error { return streamKZip(ctx, a.zip, reading{w: c, check: c}) }},
 	} {
-		c := newChecker(a.files)
-		err := way.read(c)
-		if err == nil && c.seen != len(a.files) {
-			err = fmt.Errorf("%d files were read, not %d", c.seen, len(a.files))
-		}
-		if err != nil {
-			return fmt.Errorf("comparing with %s: %w", way.name, err)
+		if err := compareStream(way.name, a.files, way.read); err != nil {
+			return err
 		}
 	}
 	return a.compareBulk(ctx)
 }
 
+// compareStream compares what read gives with the fixture.
+func compareStream(name string, files []File, read func(*checker) error) error {
+	c := newChecker(files)
+	err := read(c)
+	if err == nil && c.seen != len(files) {
+		err = fmt.Errorf("%d files were read, not %d", c.seen, len(files))
+	}
+	if err != nil {
+		return fmt.Errorf("comparing with %s: %w", name, err)
+	}
+	return nil
+}
+
 func (a *archives) compareBulk(ctx context.Context) error {
-	c, got := newChecker(a.files), int64(0)
-	err := bulkLockbox(ctx, a.lbx, 1, nil, func(p store.Piece) error {
+	return compareBulk(ctx, a.lbx, nil, a.files)
+}
+
+func compareBulk(ctx context.Context, name string, p *protection, files []File) error {
+	c, got := newChecker(files), int64(0)
+	err := bulkLockbox(ctx, name, p.options(1), nil, func(p store.Piece) error {
 		f := c.want[p.Entry.Path.String()]
 		switch {
 		case p.Err != nil:
@@ -243,7 +258,7 @@ func (a *archives) compareBulk(ctx context.Context) error {
 		got += int64(len(p.Data))
 		return c.at(f, p.Data, p.Off)
 	})
-	if total := totalSize(a.files); err == nil && got != total {
+	if total := totalSize(files); err == nil && got != total {
 		err = fmt.Errorf("%d bytes were read, not %d", got, total)
 	}
 	if err != nil {

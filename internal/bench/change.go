@@ -72,12 +72,12 @@ func (e *env) changeOne(fixture func(*env) (iter.Seq[File], string, error), defl
 	add := func(make func() File) []Contender {
 		prepare := func() error { f = make(); return nil }
 		return []Contender{
-			{Name: "lockbox", Prepare: prepare, Run: timed(func() error { return e.putOne(lbx, f) })},
+			{Name: "lockbox", Prepare: prepare, Run: timed(func() error { return e.putOne(lbx, nil, f) })},
 			{Name: stdZip, Prepare: prepare, Run: timed(func() error { return rewriteZip(e.ctx, zipped, f.Name, &f) })},
 		}
 	}
 	removal := add(fresh)
-	removal[0].Prepare = func() error { f = fresh(); return e.putOne(lbx, f) }
+	removal[0].Prepare = func() error { f = fresh(); return e.putOne(lbx, nil, f) }
 	removal[0].Run = timed(func() error { return e.dropOne(lbx, f.Name) })
 	removal[1].Run = timed(func() error { return rewriteZip(e.ctx, zipped, old, nil) })
 	for _, c := range []struct {
@@ -112,8 +112,8 @@ func (e *env) verb(verb string, cs []Contender, cold []string) error {
 }
 
 // putOne adds or replaces one file and closes the archive, so that all three syncs and the wiping are in.
-func (e *env) putOne(name string, f File) error {
-	a, err := store.OpenWrite(e.ctx, name, store.Options{Jobs: 1})
+func (e *env) putOne(name string, p *protection, f File) error {
+	a, err := store.OpenWrite(e.ctx, name, p.options(1))
 	if err != nil {
 		return err
 	}
@@ -222,7 +222,7 @@ func (e *env) countRemove(name string) error {
 // compareChanged adds one more file to both archives and compares its bytes.
 func (e *env) compareChanged(lbx, zipped string) (err error) {
 	f := Raw("last", kib, 31337)
-	if err := errors.Join(e.putOne(lbx, f), rewriteZip(e.ctx, zipped, f.Name, &f)); err != nil {
+	if err := errors.Join(e.putOne(lbx, nil, f), rewriteZip(e.ctx, zipped, f.Name, &f)); err != nil {
 		return err
 	}
 	a, err := e.open(lbx)
@@ -278,7 +278,7 @@ func (e *env) grown(steps, last []File, goal float64) (err error) {
 		return err
 	}
 	for _, f := range steps[1:] {
-		if err := e.putOne(grown, f); err != nil {
+		if err := e.putOne(grown, nil, f); err != nil {
 			return err
 		}
 	}

@@ -55,7 +55,7 @@ func (r *Report) Compare(base *Report) *Comparison {
 	for i := range r.Sets {
 		s := &r.Sets[i]
 		now, ok := s.Figure()
-		if !ok {
+		if !ok || hasPrefix(s.Against, recorded) { // that ratio is a time, and not from one run
 			continue
 		}
 		old := was[keyOf(s)]

@@ -1,5 +1,5 @@
-// Package bench measures lockbox against ZIP in this process, and "lockbox add" with different numbers of workers as
-// processes of its own. It makes its own fixtures and returns what it measured as sample sets, which it can also print
+// Package bench measures lockbox against ZIP in this process, signed and encrypted archives beside unprotected ones, and
+// "lockbox add" with different numbers of workers as processes of its own. It makes its own fixtures and returns what it measured as sample sets, which it can also print
 // as a table, as NDJSON, as a page with plots, and hold against an earlier run.
 //
 // Invariants: contenders get the same bytes and take turns, once without counting and then a fixed number of times;

@@ -97,10 +97,11 @@ func finding[Z any](batch int, name string, l zipLib[Z], pick func(int) string) 
 	}
 }
 
-func (e *env) findLockbox(batch int, name string, pick func(int) string) []Contender {
-	p := make([]byte, kib)
-	return finding(batch, name, zipLib[*store.Archive]{"lockbox", e.open,
-		func(a *store.Archive, name string, _ *bytes.Buffer) error { return findLockbox(a, name, p) }, (*store.Archive).Close}, pick)
+func (e *env) findLockbox(batch int, contender, name string, p *protection, pick func(int) string) []Contender {
+	buf := make([]byte, kib)
+	open := func(name string) (*store.Archive, error) { return e.openProtected(name, p) }
+	return finding(batch, name, zipLib[*store.Archive]{contender, open,
+		func(a *store.Archive, name string, _ *bytes.Buffer) error { return findLockbox(a, name, buf) }, (*store.Archive).Close}, pick)
 }
 
 // against compares lockbox's sets with the faster of the two libraries, way by way.
@@ -131,7 +132,7 @@ func (e *env) small() (err error) {
 	defer func() { err = errors.Join(err, a.remove()) }()
 	pick := func(i int) string { return files[(i*811+77)%count].Name }
 	batch := e.batch(20)
-	cs := append(e.findLockbox(batch, a.lbx, pick), finding(batch, a.zip, std(), pick)...)
+	cs := append(e.findLockbox(batch, "lockbox", a.lbx, nil, pick), finding(batch, a.zip, std(), pick)...)
 	cs = append(cs, finding(batch, a.zip, klauspost(), pick)...)
 	sets, err := e.take(2*e.samples, []string{a.lbx, a.zip}, cs...)
 	if err != nil {
@@ -183,8 +184,8 @@ func (e *env) million() (err error) {
 	}
 	pick := func(i int) string { return tinyName((i*48611 + 5) % count) }
 	batch := e.batch(20)
-	inMany := e.findLockbox(batch, big, pick)
-	inFew := e.findLockbox(batch, small, func(i int) string { return tinyName((i*811 + 77) % few) })
+	inMany := e.findLockbox(batch, "lockbox", big, nil, pick)
+	inFew := e.findLockbox(batch, "lockbox", small, nil, func(i int) string { return tinyName((i*811 + 77) % few) })
 	for i := range inFew {
 		inFew[i].Name = "2,000 entries" + inFew[i].Name[len("lockbox"):]
 	}

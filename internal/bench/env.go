@@ -45,6 +45,7 @@ type env struct {
 	dir     string
 	samples int
 	text    *Text
+	keys    *keys  // made when they are needed first
 	sets    []Set  // of the current workload
 	section string // likewise
 	name    string // likewise
@@ -76,7 +77,7 @@ func catalogue(sweep bool) []workload {
 	if sweep {
 		return sweeps()
 	}
-	return slices.Concat(streams(), randoms(), writes(), changes())
+	return slices.Concat(streams(), randoms(), writes(), changes(), suites(), records())
 }
 
 // Run measures. Everything it writes lies in one new directory below o.Dir that is gone when it returns.
@@ -222,8 +223,10 @@ func (e *env) figure(what, shown string, value float64, unit string) Set {
 }
 
 // oneCPU has the process use one CPU until the function it returns is called: work is compared, not parallelism.
-func oneCPU() (restore func()) {
-	n := runtime.GOMAXPROCS(1)
+func oneCPU() (restore func()) { return onCPUs(1) }
+
+func onCPUs(cpus int) (restore func()) {
+	n := runtime.GOMAXPROCS(cpus)
 	return func() { runtime.GOMAXPROCS(n) }
 }
 

@@ -44,12 +44,28 @@ func (o *opened) open(files []File) error {
 	return nil
 }
 
-func (e *env) open(name string) (*store.Archive, error) {
-	return store.Open(e.ctx, name, store.Options{Jobs: 1})
+// readRanges reads a window at each of these places of each open file.
+func (o *opened) readRanges(p []byte, at [3]int64) error {
+	for _, f := range o.files {
+		for _, off := range at {
+			if err := readFull(f, p, off); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
-func (e *env) openAll(name string, files []File) (*opened, error) {
-	a, err := e.open(name)
+func (e *env) open(name string) (*store.Archive, error) {
+	return e.openProtected(name, nil)
+}
+
+func (e *env) openProtected(name string, p *protection) (*store.Archive, error) {
+	return store.Open(e.ctx, name, p.options(1))
+}
+
+func (e *env) openAll(name string, p *protection, files []File) (*opened, error) {
+	a, err := e.openProtected(name, p)
 	if err != nil {
 		return nil, err
 	}
@@ -102,22 +118,12 @@ func (e *env) ranges(text bool, goal float64) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, a.remove()) }()
-	if err := e.compareRanges(a, 20, size); err != nil {
+	if err := e.compareRanges(a.lbx, nil, files, 20, size); err != nil {
 		return err
 	}
 	p := make([]byte, window)
-	read := func(o *opened, i int) error {
-		at := offsets(i, size)
-		for _, f := range o.files {
-			for _, off := range at {
-				if err := readFull(f, p, off); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	}
-	open := func(int) (*opened, error) { return e.openAll(a.lbx, files) }
+	read := func(o *opened, i int) error { return o.readRanges(p, offsets(i, size)) }
+	open := func(int) (*opened, error) { return e.openAll(a.lbx, nil, files) }
 	warm := func(i int) (*opened, error) {
 		o, err := open(i)
 		if err != nil {
@@ -170,16 +176,16 @@ func (e *env) ranges(text bool, goal float64) (err error) {
 }
 
 // compareRanges compares the bytes of every range that is timed.
-func (e *env) compareRanges(a *archives, n int, size int64) error {
-	o, err := e.openAll(a.lbx, a.files)
+func (e *env) compareRanges(name string, p *protection, files []File, n int, size int64) error {
+	o, err := e.openAll(name, p, files)
 	if err != nil {
 		return err
 	}
-	p, c := make([]byte, window), newChecker(a.files)
+	buf, c := make([]byte, window), newChecker(files)
 	for i := range n {
 		for k, f := range o.files {
 			for _, off := range offsets(i, size) {
-				if err := errors.Join(readFull(f, p, off), c.at(&a.files[k], p, off)); err != nil {
+				if err := errors.Join(readFull(f, buf, off), c.at(&files[k], buf, off)); err != nil {
 					return errors.Join(err, o.close())
 				}
 			}

@@ -13,10 +13,11 @@ import (
 	"lockbox/internal/store"
 )
 
-// reading says how an archive is to be read whole. order, if not nil, is a permutation of the files by their place in
+// reading says how an archive is to be read whole, and by what protection. order, if not nil, is a permutation of the files by their place in
 // it. check, if not nil, is told where files begin and end. counters, if not nil, gets what the handle counted.
 type reading struct {
 	jobs     int
+	p        *protection
 	order    []int
 	w        io.Writer
 	check    *checker
@@ -33,7 +34,7 @@ func (s *sink) Write(p []byte) (int, error) {
 
 // streamLockbox opens the archive, reads every file through its own handle, and closes it.
 func streamLockbox(ctx context.Context, name string, r reading) (err error) {
-	a, err := store.Open(ctx, name, store.Options{Jobs: r.jobs})
+	a, err := store.Open(ctx, name, r.p.options(r.jobs))
 	if err != nil {
 		return err
 	}
@@ -85,8 +86,8 @@ func readAll(ctx context.Context, a *store.Archive, r reading) error {
 }
 
 // bulkLockbox reads every file, each frame once, in the order that suits the archive.
-func bulkLockbox(ctx context.Context, name string, jobs int, counters *store.Counters, fn func(store.Piece) error) (err error) {
-	a, err := store.Open(ctx, name, store.Options{Jobs: jobs})
+func bulkLockbox(ctx context.Context, name string, o store.Options, counters *store.Counters, fn func(store.Piece) error) (err error) {
+	a, err := store.Open(ctx, name, o)
 	if err != nil {
 		return err
 	}

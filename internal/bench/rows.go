@@ -17,6 +17,10 @@ func SectionTitle(section string) string {
 		return "Making archives out of memory, in process"
 	case "changes":
 		return "Changing archives, in process"
+	case "suites":
+		return "Signed and encrypted archives, in process, beside one without protection"
+	case "recorded":
+		return "Encrypted and signed, against recorded figures"
 	case "jobs":
 		return "lockbox add with more workers, whole processes"
 	case "commands":

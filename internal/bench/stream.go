@@ -74,7 +74,7 @@ func (e *env) stream(files []File, text bool, goal float64, twice, faster bool) 
 		{Name: stdZip, Run: timed(func() error { return streamZip(e.ctx, a.zip, reading{w: &s}) })},
 		{Name: kZip, Run: timed(func() error { return streamKZip(e.ctx, a.zip, reading{w: &s}) })},
 		{Name: "lockbox, bulk", Run: timed(func() error {
-			return bulkLockbox(e.ctx, a.lbx, 1, &bulk, func(p store.Piece) error { s.n += int64(len(p.Data)); return p.Err })
+			return bulkLockbox(e.ctx, a.lbx, store.Options{Jobs: 1}, &bulk, func(p store.Piece) error { s.n += int64(len(p.Data)); return p.Err })
 		})},
 	}
 	restore := oneCPU()

@@ -24,7 +24,7 @@ func (e *env) windows() (err error) {
 	}
 	p, r := make([]byte, window), rng(5)
 	at := func() int64 { return int64(r.n(size/window)) * window }
-	warmed, err := e.openAll(a.lbx, files)
+	warmed, err := e.openAll(a.lbx, nil, files)
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func (e *env) windows() (err error) {
 	defer z.Close()
 	var s sink
 	sets, err := e.take(e.samples, []string{a.lbx, a.zip},
-		Contender{Name: "lockbox: first window", Run: repeated(e.batch(20), func(int) (*opened, error) { return e.openAll(a.lbx, files) },
+		Contender{Name: "lockbox: first window", Run: repeated(e.batch(20), func(int) (*opened, error) { return e.openAll(a.lbx, nil, files) },
 			func(o *opened, _ int) error { return readFull(o.files[0], p, at()) }, (*opened).close)},
 		Contender{Name: stdZip + ", inflating all", Run: timed(func() error {
 			return readZip(e.ctx, z.File, nil, reading{w: &s})
@@ -78,7 +78,7 @@ func (e *env) countWindows(a *archives, size int) error {
 	var first, second uint64
 	for range cold {
 		off := int64(r.n(size/window)) * window
-		o, err := e.openAll(a.lbx, a.files)
+		o, err := e.openAll(a.lbx, nil, a.files)
 		if err != nil {
 			return err
 		}
