@@ -58,8 +58,8 @@ var (
 	}
 	thorough = effort{
 		images:    vfs.Spread{Exhaustive: 1 << 10, Steps: 12, Random: 12, Garbage: 6},
-		nested:    vfs.Spread{Exhaustive: 16, Steps: 1, Random: 2, Garbage: 1},
-		nestEvery: 200, postEvery: 1500, killEvery: 12, cutEvery: 12, followEvery: 25, faultEvery: 1,
+		nested:    vfs.Spread{Exhaustive: 8, Steps: 1, Random: 1, Garbage: 1},
+		nestEvery: 200, postEvery: 1500, killEvery: 16, cutEvery: 20, followEvery: 40, faultEvery: 1,
 	}
 )
 
