@@ -4,6 +4,7 @@ package store_test
 
 import (
 	"flag"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -41,6 +42,7 @@ func TestCrashMutants(t *testing.T) {
 	names := append(store.MutantNames(), "NoDirSyncAfterPublish")
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(1 << 30))
+	runtime.MemProfileRate = 0
 	killed := 0
 	for _, name := range names {
 		if *oneMutant != "" && name != *oneMutant {
