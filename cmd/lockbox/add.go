@@ -188,7 +188,7 @@ type adder struct {
 	others  uint64 // directories and links
 	bytes   int64
 	skipped uint64
-	kept    uint64 // of a dry run: what would not even be read
+	kept    uint64 // of a dry run: what is certain to be as it is stored
 }
 
 func (a *app) add(ctx context.Context, opt addOptions) error {

@@ -280,7 +280,7 @@ func (r *adder) predictGone(ctx context.Context) error {
 	}
 	for i := range r.mirror.gone {
 		e := &r.mirror.gone[i]
-		r.actionLine(e.Path, "removed", false)
+		r.actionLine(e.Path, "remove", false)
 		if werr := r.predictLine(e.Path, e.Kind, "remove"); werr != nil {
 			return werr
 		}
