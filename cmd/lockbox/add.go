@@ -248,7 +248,7 @@ func (r *adder) transact(ctx context.Context) (sum store.Summary, err error) {
 	if err != nil {
 		return sum, err
 	}
-	if err := r.agree(in); err != nil {
+	if err := r.agree(ctx, in); err != nil {
 		return sum, err
 	}
 	if r.opt.noReplace && r.filled {
@@ -280,7 +280,7 @@ func (r *adder) transact(ctx context.Context) (sum store.Summary, err error) {
 }
 
 // agree compares what was asked for with what the archive is.
-func (r *adder) agree(in store.Info) error {
+func (r *adder) agree(ctx context.Context, in store.Info) error {
 	r.filled = in.Entries > 0
 	if r.made {
 		return nil
@@ -288,7 +288,7 @@ func (r *adder) agree(in store.Info) error {
 	if r.repro != nil && !in.Reproducible {
 		r.a.say.Warnf("%s was made or changed without --reproducible: its id follows from nothing that is stored, and another archive of the same files has other bytes", quoted(r.opt.archive))
 	}
-	return r.a.agree(r.opt.archive, &r.opt.create, in)
+	return r.a.agree(ctx, r.opt.archive, &r.opt.create, in)
 }
 
 // stage puts all sources into the transaction.

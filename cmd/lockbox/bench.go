@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -71,7 +72,7 @@ func (a *app) bench(ctx context.Context, opt *benchOptions) error {
 	if err != nil {
 		return err
 	}
-	base, err := readBase(opt)
+	base, err := readBase(ctx, opt)
 	if err != nil {
 		return err
 	}
@@ -153,17 +154,16 @@ func (a *app) benchRun(opt *benchOptions) (o bench.Options, err error) {
 }
 
 // readBase reads the earlier run, if there is to be a comparison.
-func readBase(opt *benchOptions) (*bench.Report, error) {
+func readBase(ctx context.Context, opt *benchOptions) (*bench.Report, error) {
 	if opt.compare == "" {
 		return nil, nil
 	}
-	f, err := os.Open(opt.compare)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", quoted(opt.compare), withoutPath(err))
-	}
-	defer f.Close()
-	base, err := bench.Read(f)
-	if err != nil {
+	base, err := readNamed(ctx, opt.compare, func(f *os.File) (*bench.Report, error) { return bench.Read(f) })
+	var unread *fs.PathError
+	switch {
+	case errors.As(err, &unread):
+		return nil, fmt.Errorf("cannot read %s: %w", quoted(opt.compare), unread.Err)
+	case err != nil:
 		return nil, &failure{
 			code: exitFailed, err: fmt.Errorf("%s is not what bench --json prints: %w", quoted(opt.compare), err),
 			hint: "lockbox bench --json > FILE makes one",

@@ -141,7 +141,7 @@ func (r *adder) dryRun(ctx context.Context) error {
 		r.ar = ar
 		in, err := ar.Info()
 		if err == nil {
-			err = r.agree(in)
+			err = r.agree(ctx, in)
 		}
 		if err == nil {
 			err = r.predict(ctx)

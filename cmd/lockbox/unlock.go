@@ -46,7 +46,7 @@ func (a *app) keysFor(ctx context.Context, archive string, slots []seal.Slot) ([
 	}
 	ids = slices.Clone(ids)
 	byPassphrase := slices.ContainsFunc(slots, opensWithPassphrase)
-	p, err := a.givenPassphrase()
+	p, err := a.givenPassphrase(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
