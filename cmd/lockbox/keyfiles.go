@@ -34,6 +34,13 @@ func (k *keyring) wipe() {
 	for _, p := range k.phrases {
 		clear(p)
 	}
+	for _, ids := range k.unlocked {
+		for _, id := range ids {
+			if r, ok := id.(*remembering); ok {
+				r.wipe()
+			}
+		}
+	}
 	for _, f := range k.files {
 		clear(f)
 	}

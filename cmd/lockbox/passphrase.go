@@ -115,6 +115,9 @@ func (a *app) ui(ctx context.Context) seal.UI {
 // passphraseRecipient locks a slot with a passphrase. A variable: tests have a cheaper one.
 var passphraseRecipient = seal.PassphraseRecipient
 
+// passphraseIdentity opens such a slot. A variable: tests count its uses.
+var passphraseIdentity = seal.PassphraseIdentity
+
 // passphraseSlot is a slot that a passphrase opens.
 func passphraseSlot(p []byte) (seal.NewSlot, error) {
 	r, err := passphraseRecipient(p)

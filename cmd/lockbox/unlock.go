@@ -33,6 +33,7 @@ func (a *app) unlock(archive string) seal.Unlock {
 		if k.unlocked == nil {
 			k.unlocked, k.phrases = make(map[string][]seal.Identity), make(map[string][]byte)
 		}
+		ids = remember(ids)
 		k.unlocked[archive], k.phrases[archive] = ids, p
 		return ids, nil
 	}
@@ -72,7 +73,7 @@ func (a *app) keysFor(ctx context.Context, archive string, slots []seal.Slot) ([
 		}
 	}
 	if p != nil {
-		id, err := seal.PassphraseIdentity(p)
+		id, err := passphraseIdentity(p)
 		if err != nil {
 			clear(p)
 			return nil, nil, err
