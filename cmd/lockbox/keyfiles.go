@@ -21,6 +21,7 @@ type keyring struct {
 	ids        []seal.Identity            // of --identity
 	files      [][]byte                   // the files these come from
 	unlocked   map[string][]seal.Identity // by archive: what it is opened with
+	opened     []*seal.Remembering        // these, which remember what they opened
 	phrases    map[string][]byte          // by archive: the passphrase among these
 	pins       []seal.PublicKey           // of --signer
 	signKey    string                     // of --sign-key
@@ -34,12 +35,8 @@ func (k *keyring) wipe() {
 	for _, p := range k.phrases {
 		clear(p)
 	}
-	for _, ids := range k.unlocked {
-		for _, id := range ids {
-			if r, ok := id.(*remembering); ok {
-				r.wipe()
-			}
-		}
+	for _, r := range k.opened {
+		r.Wipe()
 	}
 	for _, f := range k.files {
 		clear(f)

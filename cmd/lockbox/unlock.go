@@ -33,7 +33,10 @@ func (a *app) unlock(archive string) seal.Unlock {
 		if k.unlocked == nil {
 			k.unlocked, k.phrases = make(map[string][]seal.Identity), make(map[string][]byte)
 		}
-		ids = remember(ids)
+		for i, id := range ids {
+			r := seal.Remember(id)
+			ids[i], k.opened = r, append(k.opened, r)
+		}
 		k.unlocked[archive], k.phrases[archive] = ids, p
 		return ids, nil
 	}

@@ -1,4 +1,4 @@
-package main
+package seal
 
 import (
 	"bytes"
@@ -8,27 +8,23 @@ import (
 	"sync"
 
 	"filippo.io/age"
-
-	"lockbox/internal/seal"
 )
 
-// remembering is an identity that opens a key slot once: a passphrase takes a second each time, and a hardware key a
-// touch. What it remembers stays in memory and is wiped with the keyring.
-type remembering struct {
-	seal.Identity
+// Remembering is an identity that opens a key slot once: a passphrase takes a second each time, and a hardware key a
+// touch. What it remembers stays in memory and is overwritten by Wipe.
+type Remembering struct {
+	id     Identity
 	mu     sync.Mutex
 	opened map[[sha256.Size]byte][]byte // by the stanzas; nil: it does not open them
 }
 
-func remember(ids []seal.Identity) []seal.Identity {
-	out := make([]seal.Identity, len(ids))
-	for i, id := range ids {
-		out[i] = &remembering{Identity: id, opened: make(map[[sha256.Size]byte][]byte)}
-	}
-	return out
+// Remember returns an identity that remembers what id opened and what it did not.
+func Remember(id Identity) *Remembering {
+	return &Remembering{id: id, opened: make(map[[sha256.Size]byte][]byte)}
 }
 
-func (r *remembering) Unwrap(stanzas []*age.Stanza) ([]byte, error) {
+// Unwrap is as that of the identity.
+func (r *Remembering) Unwrap(stanzas []*age.Stanza) ([]byte, error) {
 	h := sha256.New()
 	for _, s := range stanzas {
 		fmt.Fprintf(h, "%q %q %q\n", s.Type, s.Args, s.Body)
@@ -41,7 +37,7 @@ func (r *remembering) Unwrap(stanzas []*age.Stanza) ([]byte, error) {
 	} else if known {
 		return bytes.Clone(key), nil
 	}
-	key, err := r.Identity.Unwrap(stanzas)
+	key, err := r.id.Unwrap(stanzas)
 	switch {
 	case err == nil:
 		r.opened[of] = bytes.Clone(key)
@@ -51,7 +47,8 @@ func (r *remembering) Unwrap(stanzas []*age.Stanza) ([]byte, error) {
 	return key, err
 }
 
-func (r *remembering) wipe() {
+// Wipe overwrites what is remembered. The identity is of no use then.
+func (r *Remembering) Wipe() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, key := range r.opened {

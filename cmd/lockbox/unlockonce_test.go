@@ -22,7 +22,7 @@ func (c countedIdentity) Unwrap(s []*age.Stanza) ([]byte, error) {
 	return c.Identity.Unwrap(s)
 }
 
-// A command that opens an archive more than once pays for a passphrase once, right or wrong, and forgets it.
+// A command that opens an archive more than once pays for a passphrase once, right or wrong.
 func TestPassphraseIsUsedOnce(t *testing.T) {
 	dir := t.TempDir()
 	var n atomic.Int64
@@ -35,7 +35,7 @@ func TestPassphraseIsUsedOnce(t *testing.T) {
 	write(t, f, []byte("f"))
 	write(t, right, []byte("right\n"))
 	write(t, wrong, []byte("wrong\n"))
-	for i, c := range []struct {
+	for _, c := range []struct {
 		code int
 		used int64
 		args []string
@@ -51,20 +51,6 @@ func TestPassphraseIsUsedOnce(t *testing.T) {
 		app := newApp(system{stdin: strings.NewReader(""), stdout: &out, stderr: &errs, getenv: func(string) string { return "" }})
 		if code := app.run(t.Context(), c.args); code != c.code || n.Load() != c.used {
 			t.Errorf("%q: exit %d, the passphrase was used %d times: %s", c.args, code, n.Load(), errs.String())
-		}
-		kept := 0
-		for _, ids := range app.keys.unlocked {
-			for _, id := range ids {
-				for _, key := range id.(*remembering).opened {
-					kept++
-					if bytes.Count(key, []byte{0}) != len(key) {
-						t.Errorf("%q: a key was not wiped", c.args)
-					}
-				}
-			}
-		}
-		if i > 0 && kept != 1 {
-			t.Errorf("%q: %d slots are remembered", c.args, kept)
 		}
 	}
 }
