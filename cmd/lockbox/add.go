@@ -54,7 +54,7 @@ func (o *addOptions) register(f *pflag.FlagSet) {
 	f.BoolVar(&o.excludeCaches, "exclude-caches", false, "of directories with a CACHEDIR.TAG store only that tag")
 	f.BoolVar(&o.update, "update", false, "do not read files whose size and time are as stored")
 	f.BoolVar(&o.mirror, "mirror", false, "also remove stored entries below the paths that are gone from the disk")
-	f.BoolVar(&o.force, "force", false, "with --mirror: also when that is more than half of what is stored there")
+	f.BoolVar(&o.force, "force", false, "with --mirror: also when that is more than half of what is stored of a path")
 	f.BoolVar(&o.noReplace, "no-replace", false, "refuse when an entry is stored already")
 	f.BoolVar(&o.noDedup, "no-dedup", false, "store contents again that the archive has already")
 	f.BoolVar(&o.oneFileSystem, "one-file-system", false, "do not enter other file systems")
@@ -131,7 +131,8 @@ mode is stored all the same. Whether the stored bytes are sound is for verify to
 With --mirror the archive follows the disk: what is stored below a PATH and is no longer there
 is removed in the same transaction, and overwritten as remove does it. What a rule excludes
 and what lies below a directory that cannot be read stays. More than half of what is
-stored below the PATHs is removed only with --force; otherwise nothing is changed (exit 1).
+stored of one PATH is removed only with --force; otherwise nothing is changed (exit 1). Each
+PATH is judged by itself, as it may be a disk that is not mounted; one inside of another belongs to it.
 
 Standard input is stored as it comes: when a command before it in a pipe fails,
 add only sees that the input ends. In bash, "set -o pipefail" makes the pipe's
@@ -188,7 +189,7 @@ type adder struct {
 	others  uint64 // directories and links
 	bytes   int64
 	skipped uint64
-	kept    uint64 // of a dry run: what would not even be read
+	kept    uint64 // of a dry run: what is certain to be as it is stored
 }
 
 func (a *app) add(ctx context.Context, opt addOptions) error {
@@ -247,7 +248,7 @@ func (r *adder) transact(ctx context.Context) (sum store.Summary, err error) {
 	if err != nil {
 		return sum, err
 	}
-	if err := r.agree(in); err != nil {
+	if err := r.agree(ctx, in); err != nil {
 		return sum, err
 	}
 	if r.opt.noReplace && r.filled {
@@ -279,7 +280,7 @@ func (r *adder) transact(ctx context.Context) (sum store.Summary, err error) {
 }
 
 // agree compares what was asked for with what the archive is.
-func (r *adder) agree(in store.Info) error {
+func (r *adder) agree(ctx context.Context, in store.Info) error {
 	r.filled = in.Entries > 0
 	if r.made {
 		return nil
@@ -287,7 +288,7 @@ func (r *adder) agree(in store.Info) error {
 	if r.repro != nil && !in.Reproducible {
 		r.a.say.Warnf("%s was made or changed without --reproducible: its id follows from nothing that is stored, and another archive of the same files has other bytes", quoted(r.opt.archive))
 	}
-	return r.a.agree(r.opt.archive, &r.opt.create, in)
+	return r.a.agree(ctx, r.opt.archive, &r.opt.create, in)
 }
 
 // stage puts all sources into the transaction.

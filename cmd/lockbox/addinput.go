@@ -51,7 +51,7 @@ func (f *ruleFlag) Set(s string) error {
 }
 
 // buildFilter makes the walk's filter; nil when there are no rules.
-func buildFilter(rules []filterRule) (*hostfs.Filter, error) {
+func buildFilter(ctx context.Context, rules []filterRule) (*hostfs.Filter, error) {
 	if len(rules) == 0 {
 		return nil, nil
 	}
@@ -67,7 +67,7 @@ func buildFilter(rules []filterRule) (*hostfs.Filter, error) {
 				return nil, usagef("--include: %w", err)
 			}
 		case ruleFile:
-			if err := readRules(f, r.text); err != nil {
+			if err := readRules(ctx, f, r.text); err != nil {
 				return nil, fmt.Errorf("cannot take rules from %s: %w", quoted(r.text), withoutPath(err))
 			}
 		}
@@ -75,13 +75,9 @@ func buildFilter(rules []filterRule) (*hostfs.Filter, error) {
 	return f, nil
 }
 
-func readRules(f *hostfs.Filter, name string) error {
-	file, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	return f.ReadRules(file)
+func readRules(ctx context.Context, f *hostfs.Filter, name string) error {
+	_, err := readNamed(ctx, name, func(file *os.File) (struct{}, error) { return struct{}{}, f.ReadRules(file) })
+	return err
 }
 
 // gather turns the command line and the lists into operands for the walk.
@@ -99,7 +95,7 @@ func (r *adder) gather(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	filter, err := buildFilter(r.opt.rules)
+	filter, err := buildFilter(ctx, r.opt.rules)
 	if err != nil {
 		return err
 	}
@@ -196,25 +192,21 @@ func (r *adder) operand(host string, prefix pathsafe.Path) error {
 // readList takes the paths of a --files-from list. One that is missing is named and passed over, and so is
 // one that comes twice.
 func (r *adder) readList(ctx context.Context, name string, nul bool, prefix pathsafe.Path) error {
-	var in io.Reader
+	var hosts []string
+	var err error
 	if name == "-" {
-		in = interruptibleReader(ctx, r.a.sys.stdin)
+		hosts, err = listed(interruptibleReader(ctx, r.a.sys.stdin), nul)
 	} else {
-		f, err := os.Open(name)
-		if err != nil {
-			return fmt.Errorf("cannot read the list %s: %w", quoted(name), withoutPath(err))
-		}
-		defer f.Close()
-		in = f
+		hosts, err = readNamed(ctx, name, func(f *os.File) ([]string, error) { return listed(f, nul) })
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read the list %s: %w", quoted(name), withoutPath(err))
 	}
 	seen := make(map[string]bool)
 	for _, op := range r.ops {
 		seen[op.Host] = true
 	}
-	for host, err := range hostfs.ReadNames(in, nul) {
-		if err != nil {
-			return fmt.Errorf("cannot read the list %s: %w", quoted(name), err)
-		}
+	for _, host := range hosts {
 		if seen[host] {
 			continue
 		}
@@ -229,6 +221,17 @@ func (r *adder) readList(ctx context.Context, name string, nul bool, prefix path
 		}
 	}
 	return nil
+}
+
+// listed is what a list names.
+func listed(in io.Reader, nul bool) (hosts []string, _ error) {
+	for host, err := range hostfs.ReadNames(in, nul) {
+		if err != nil {
+			return nil, err
+		}
+		hosts = append(hosts, host)
+	}
+	return hosts, nil
 }
 
 // checkOperands puts the operands in order and refuses two that want one stored path.

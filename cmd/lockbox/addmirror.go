@@ -28,11 +28,14 @@ type mirror struct {
 	cur    index.Entry // the stored entry that the walk has not come to yet
 	more   bool
 	err    error
-	stored uint64          // entries below the operands
+	shares []share         // of each root
 	gone   []index.Entry   // what the walk has passed by, before finish has judged it
 	unsure []pathsafe.Path // what is at or below these stays: it could not be looked at
 	judged bool
 }
+
+// share is what the archive has of one root, and how much of that is gone.
+type share struct{ stored, gone uint64 }
 
 // startMirror is called before the walk whose items show what is still there.
 func (r *adder) startMirror() {
@@ -45,6 +48,7 @@ func (r *adder) startMirror() {
 			m.roots = append(m.roots, op)
 		}
 	}
+	m.shares = make([]share, len(m.roots))
 	if !r.stdin.IsZero() {
 		m.unsure = append(m.unsure, r.stdin)
 	}
@@ -71,7 +75,7 @@ func (m *mirror) advance() {
 		m.err, m.more = err, false
 	}
 	if m.more {
-		m.stored++
+		m.shares[m.root(m.cur.Path)].stored++
 	}
 }
 
@@ -164,33 +168,59 @@ func (m *mirror) relative(p pathsafe.Path) string {
 
 // host is where the file of a stored path would be.
 func (m *mirror) host(p pathsafe.Path) string {
-	for i := len(m.roots) - 1; i >= 0; i-- {
-		root := &m.roots[i]
-		if p != root.Stored && !root.Stored.IsZero() && !p.IsUnder(root.Stored) {
-			continue
-		}
-		rest := strings.TrimPrefix(strings.TrimPrefix(p.String(), root.Stored.String()), "/")
-		name := root.Host
-		if m.opt.Dir != "" && !filepath.IsAbs(name) {
-			name = strings.TrimSuffix(m.opt.Dir, "/") + "/" + name
-		}
-		if rest == "" {
-			return name
-		}
-		return strings.TrimSuffix(name, "/") + "/" + rest
+	root := &m.roots[m.root(p)]
+	rest := strings.TrimPrefix(strings.TrimPrefix(p.String(), root.Stored.String()), "/")
+	name := root.Host
+	if m.opt.Dir != "" && !filepath.IsAbs(name) {
+		name = strings.TrimSuffix(m.opt.Dir, "/") + "/" + name
 	}
-	return "" // it is below no operand; nothing has an empty name
+	if rest == "" {
+		return name
+	}
+	return strings.TrimSuffix(name, "/") + "/" + rest
 }
 
-// guard refuses to remove more than half.
+// root is the number of the root that a stored entry is at or below: the last one that does not come after it, as
+// a tree is one range and no root lies in another's.
+func (m *mirror) root(p pathsafe.Path) int {
+	n, found := slices.BinarySearchFunc(m.roots, p, func(op hostfs.Operand, p pathsafe.Path) int { return op.Stored.Compare(p) })
+	if found {
+		return n
+	}
+	return n - 1
+}
+
+// guard refuses to remove more than half of what is stored of any one root: the disk that is not mounted may be one
+// of several.
 func (m *mirror) guard(archive string, force bool) error {
-	if n := m.count(); !force && n > m.stored-n {
-		return &failure{
-			code: exitFailed, err: fmt.Errorf("nothing was changed: --mirror would remove %s of the %s that %s has below the paths given", plural(n, "entry", "entries"), comma(m.stored), quoted(archive)),
-			hint: "if they are really gone, and not just on a disk that is not mounted, --force removes them",
+	if force {
+		return nil
+	}
+	for i := range m.gone {
+		m.shares[m.root(m.gone[i].Path)].gone++
+	}
+	first, more := -1, uint64(0)
+	for i, s := range m.shares {
+		switch {
+		case s.gone <= s.stored-s.gone:
+		case first < 0:
+			first = i
+		default:
+			more++
 		}
 	}
-	return nil
+	if first < 0 {
+		return nil
+	}
+	s := m.shares[first]
+	what := fmt.Sprintf("%s of the %s that %s has of %s", plural(s.gone, "entry", "entries"), comma(s.stored), quoted(archive), quoted(m.roots[first].Host))
+	if more > 0 {
+		what += fmt.Sprintf(", and more than half of %s", plural(more, "other path", "other paths"))
+	}
+	return &failure{
+		code: exitFailed, err: fmt.Errorf("nothing was changed: --mirror would remove %s", what),
+		hint: "if they are really gone, and not just on a disk that is not mounted, --force removes them",
+	}
 }
 
 func (m *mirror) count() uint64 {
@@ -280,7 +310,7 @@ func (r *adder) predictGone(ctx context.Context) error {
 	}
 	for i := range r.mirror.gone {
 		e := &r.mirror.gone[i]
-		r.actionLine(e.Path, "removed", false)
+		r.actionLine(e.Path, "remove", false)
 		if werr := r.predictLine(e.Path, e.Kind, "remove"); werr != nil {
 			return werr
 		}

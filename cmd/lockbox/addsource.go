@@ -118,8 +118,7 @@ func (r *adder) sources(ctx context.Context) iter.Seq[store.Source] {
 			if it.Err != nil {
 				src = failing(it.Path, it.Err)
 			} else {
-				if it.Path == r.stdin {
-					r.stop = usagef("standard input and %s would both be stored as %s", quoted(p.host), quoted(it.Path.String()))
+				if r.stop = r.clash(it); r.stop != nil {
 					return
 				}
 				src.Entry = r.entry(it)
@@ -146,6 +145,19 @@ func (r *adder) sources(ctx context.Context) iter.Seq[store.Source] {
 			}
 		}
 	}
+}
+
+// clash refuses what cannot be stored beside standard input: what would be in its place, a file above it, or anything
+// below it.
+func (r *adder) clash(it *hostfs.Item) error {
+	switch {
+	case r.stdin.IsZero():
+	case it.Path == r.stdin:
+		return usagef("standard input and %s would both be stored as %s", quoted(it.Host()), quoted(it.Path.String()))
+	case it.Path.IsUnder(r.stdin), it.Kind != hostfs.KindDir && r.stdin.IsUnder(it.Path):
+		return usagef("standard input would be stored as %s and %s as %s: nothing can lie below a file", quoted(r.stdin.String()), quoted(it.Host()), quoted(it.Path.String()))
+	}
+	return nil
 }
 
 // upToDate reports whether a file is as an entry of its kind says, as far as that shows without reading it. It
@@ -338,6 +350,9 @@ func (r *adder) checkAbove(p pathsafe.Path) error {
 func (r *adder) rehearse(ctx context.Context) error {
 	for it := range r.items(ctx) {
 		if it.Err == nil {
+			if err := r.clash(it); err != nil {
+				return err
+			}
 			e := r.entry(it)
 			if _, err := r.meet(&e, &pending{}); err != nil {
 				return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -37,7 +38,8 @@ passphrase costs is up to its owner. The complete run takes several minutes and 
 Text is generated, in the manner of program source, always the same; --source takes that of a directory
 instead. Work files go below --dir, on whose device lockbox syncs what it writes, while ZIP does not. They
 are removed at the end, and when the command is interrupted. --json prints the samples: first the
-machine, then an object for each contender and workload, at last a summary.
+machine, then an object for each contender and workload, at last a summary, which a run that was cut
+short lacks; --compare takes such a run as far as it got, with a warning.
 
 --compare marks what became worse than in an earlier run, by its ratio: opening by more than 5 %, anything
 else by more than 10 %; then the command ends with 1. --os-cold works on Linux, where the file system
@@ -74,7 +76,7 @@ func (a *app) bench(ctx context.Context, opt *benchOptions) error {
 	if err != nil {
 		return err
 	}
-	base, err := readBase(opt)
+	base, err := a.readBase(ctx, opt)
 	if err != nil {
 		return err
 	}
@@ -156,21 +158,23 @@ func (a *app) benchRun(opt *benchOptions) (o bench.Options, err error) {
 }
 
 // readBase reads the earlier run, if there is to be a comparison.
-func readBase(opt *benchOptions) (*bench.Report, error) {
+func (a *app) readBase(ctx context.Context, opt *benchOptions) (*bench.Report, error) {
 	if opt.compare == "" {
 		return nil, nil
 	}
-	f, err := os.Open(opt.compare)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", quoted(opt.compare), withoutPath(err))
-	}
-	defer f.Close()
-	base, err := bench.Read(f)
-	if err != nil {
+	base, err := readNamed(ctx, opt.compare, func(f *os.File) (*bench.Report, error) { return bench.Read(f) })
+	var unread *fs.PathError
+	switch {
+	case errors.As(err, &unread):
+		return nil, fmt.Errorf("cannot read %s: %w", quoted(opt.compare), unread.Err)
+	case err != nil:
 		return nil, &failure{
 			code: exitFailed, err: fmt.Errorf("%s is not what bench --json prints: %w", quoted(opt.compare), err),
 			hint: "lockbox bench --json > FILE makes one",
 		}
+	}
+	if !base.Whole {
+		a.say.Warnf("%s has no summary: that run was cut short, and is compared as far as it got", quoted(opt.compare))
 	}
 	if base.Machine.OSCold != opt.osCold {
 		return nil, usagef("%s was measured with --os-cold=%t; it cannot be compared with --os-cold=%t", quoted(opt.compare), base.Machine.OSCold, opt.osCold)
@@ -227,11 +231,17 @@ func writeWhole(name string, write func(*os.File) error, keep bool) (err error) 
 func benchFailure(err error, sweep bool) error {
 	var space *bench.NoSpaceError
 	var cold *bench.NoColdError
+	var unusable *bench.UnusableError
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, bench.ErrNothing):
 		return &failure{code: exitUsage, err: fmt.Errorf("--filter: %w", err), hint: "the workloads are " + strings.Join(bench.Names(sweep), "; ")}
+	case errors.As(err, &unusable) && !diskFull(err):
+		return &failure{
+			code: exitFailed, err: fmt.Errorf("cannot use %s: %w", quoted(unusable.Dir), withoutPath(unusable.Err)),
+			hint: "work files go there; --dir takes another directory",
+		}
 	case errors.As(err, &space), diskFull(err):
 		return &failure{code: exitFailed, err: err, hint: "--quick and --filter need less, --dir takes another directory"}
 	case errors.As(err, &cold):

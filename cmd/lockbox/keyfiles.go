@@ -21,6 +21,7 @@ type keyring struct {
 	ids        []seal.Identity            // of --identity
 	files      [][]byte                   // the files these come from
 	unlocked   map[string][]seal.Identity // by archive: what it is opened with
+	opened     []*seal.Remembering        // these, which remember what they opened
 	phrases    map[string][]byte          // by archive: the passphrase among these
 	pins       []seal.PublicKey           // of --signer
 	signKey    string                     // of --sign-key
@@ -33,6 +34,9 @@ func (k *keyring) wipe() {
 	clear(k.passphrase)
 	for _, p := range k.phrases {
 		clear(p)
+	}
+	for _, r := range k.opened {
+		r.Wipe()
 	}
 	for _, f := range k.files {
 		clear(f)
@@ -54,13 +58,10 @@ const signKeyUsage = "the key that the archive is signed by: every change of a s
 const maxKeyFile = 1 << 20
 
 // readKeyFile reads a file of keys; the caller wipes what it returns.
-func readKeyFile(what, name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, unreadable(what, name, err)
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxKeyFile+1))
+func readKeyFile(ctx context.Context, what, name string) ([]byte, error) {
+	b, err := readNamed(ctx, name, func(f *os.File) ([]byte, error) {
+		return io.ReadAll(io.LimitReader(f, maxKeyFile+1))
+	})
 	if err != nil {
 		clear(b)
 		return nil, unreadable(what, name, err)
@@ -105,12 +106,12 @@ func isPublicKey(text string) bool {
 }
 
 // loadPins reads the keys of --signer: each is a public key, or a file of such keys.
-func (a *app) loadPins() error {
+func (a *app) loadPins(ctx context.Context) error {
 	for _, s := range a.g.signers {
 		data := []byte(s)
 		if !isPublicKey(s) && !strings.Contains(s, " ssh-ed25519 ") {
 			var err error
-			if data, err = readKeyFile("file of --signer", s); err != nil {
+			if data, err = readKeyFile(ctx, "file of --signer", s); err != nil {
 				return err
 			}
 		}
@@ -128,7 +129,7 @@ func (a *app) recipientSlots(ctx context.Context, recipients []string) (slots []
 	for _, s := range recipients {
 		data := []byte(s)
 		if !isPublicKey(s) && !strings.HasPrefix(s, "age1") {
-			if data, err = readKeyFile("file of --recipient", s); err != nil {
+			if data, err = readKeyFile(ctx, "file of --recipient", s); err != nil {
 				return nil, err
 			}
 		}
@@ -170,7 +171,7 @@ func (a *app) identities(ctx context.Context) ([]seal.Identity, error) {
 		if strings.HasPrefix(name, "AGE-SECRET-KEY-") {
 			return nil, usagef("--identity names a file: a private key is never given on the command line, where others see it")
 		}
-		data, err := readKeyFile("identity file", name)
+		data, err := readKeyFile(ctx, "identity file", name)
 		if err != nil {
 			return nil, err
 		}
@@ -206,7 +207,7 @@ func (a *app) signer(ctx context.Context) (seal.Signer, error) {
 
 // readSigner reads a signing key. Of a public key an SSH agent has the private one.
 func (a *app) readSigner(ctx context.Context, flag, name string) (s seal.Signer, err error) {
-	data, err := readKeyFile("signing key", name)
+	data, err := readKeyFile(ctx, "signing key", name)
 	if err != nil {
 		return nil, err
 	}
@@ -246,7 +247,9 @@ func (a *app) agentSigner(ctx context.Context, flag, name string, public []byte)
 		return nil, noAgent(fmt.Errorf("the SSH agent does not answer: %w", err))
 	}
 	a.keys.agents = append(a.keys.agents, conn)
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // an agent may take its time
 	s, err := seal.AgentSigner(conn, keys[0])
+	stop()
 	if err != nil && !errors.Is(err, format.ErrAuth) {
 		return nil, noAgent(err)
 	}

@@ -27,7 +27,7 @@ const passphraseHint = "--passphrase-file FILE names a file with the passphrase,
 
 // givenPassphrase returns the passphrase that a flag or the environment gives, nil when none does. It is the
 // app's: the caller does not wipe it.
-func (a *app) givenPassphrase() ([]byte, error) {
+func (a *app) givenPassphrase(ctx context.Context) ([]byte, error) {
 	k := &a.keys
 	if k.passphrase != nil {
 		return k.passphrase, nil
@@ -38,7 +38,7 @@ func (a *app) givenPassphrase() ([]byte, error) {
 	}
 	var err error
 	if name != "" {
-		k.passphrase, err = readPassphrase(name)
+		k.passphrase, err = readPassphrase(ctx, name)
 	} else if p := a.sys.getenv(envPassphrase); p != "" {
 		k.passphrase = []byte(p)
 	}
@@ -46,12 +46,16 @@ func (a *app) givenPassphrase() ([]byte, error) {
 }
 
 // readPassphrase reads the first line of a file, without its end.
-func readPassphrase(name string) ([]byte, error) {
-	f, err := os.Open(name)
+func readPassphrase(ctx context.Context, name string) ([]byte, error) {
+	p, err := readNamed(ctx, name, firstLine)
 	if err != nil {
 		return nil, unreadable("passphrase file", name, err)
 	}
-	defer f.Close()
+	return p, nil
+}
+
+// firstLine is a passphrase file's passphrase.
+func firstLine(f *os.File) (_ []byte, err error) {
 	buf := make([]byte, maxPassphrase)
 	defer clear(buf)
 	n := 0
@@ -64,11 +68,11 @@ func readPassphrase(name string) ([]byte, error) {
 	line = bytes.TrimSuffix(line, []byte("\r"))
 	switch {
 	case err != nil && !errors.Is(err, io.EOF):
-		return nil, unreadable("passphrase file", name, err)
+		return nil, err
 	case !ended && n == len(buf):
-		return nil, unreadable("passphrase file", name, fmt.Errorf("its first line is longer than %d bytes", maxPassphrase))
+		return nil, fmt.Errorf("its first line is longer than %d bytes", maxPassphrase)
 	case len(line) == 0:
-		return nil, unreadable("passphrase file", name, errors.New("its first line is empty"))
+		return nil, errors.New("its first line is empty")
 	}
 	return bytes.Clone(line), nil
 }
@@ -77,7 +81,7 @@ func readPassphrase(name string) ([]byte, error) {
 func (a *app) ui(ctx context.Context) seal.UI {
 	return seal.UI{
 		Passphrase: func(prompt string) ([]byte, error) {
-			p, err := a.givenPassphrase()
+			p, err := a.givenPassphrase(ctx)
 			if p != nil || err != nil {
 				return bytes.Clone(p), err
 			}
@@ -111,6 +115,9 @@ func (a *app) ui(ctx context.Context) seal.UI {
 // passphraseRecipient locks a slot with a passphrase. A variable: tests have a cheaper one.
 var passphraseRecipient = seal.PassphraseRecipient
 
+// passphraseIdentity opens such a slot. A variable: tests count its uses.
+var passphraseIdentity = seal.PassphraseIdentity
+
 // passphraseSlot is a slot that a passphrase opens.
 func passphraseSlot(p []byte) (seal.NewSlot, error) {
 	r, err := passphraseRecipient(p)
@@ -121,7 +128,7 @@ func passphraseSlot(p []byte) (seal.NewSlot, error) {
 // else one that is typed twice. The caller wipes it.
 func (a *app) newPassphrase(ctx context.Context, what, file string) ([]byte, error) {
 	if file != "" {
-		return readPassphrase(file)
+		return readPassphrase(ctx, file)
 	}
 	p, err := a.askNewPassphrase(ctx, what)
 	if errors.Is(err, errNoTerminal) {

@@ -59,7 +59,7 @@ func (a *app) newSlots(ctx context.Context, archive string, c *creation) ([]seal
 	if err != nil || !c.encrypt {
 		return slots, err
 	}
-	p, err := a.givenPassphrase()
+	p, err := a.givenPassphrase(ctx)
 	if p = bytes.Clone(p); p == nil && err == nil {
 		p, err = a.askNewPassphrase(ctx, quoted(archive))
 	}
@@ -75,7 +75,7 @@ func (a *app) newSlots(ctx context.Context, archive string, c *creation) ([]seal
 }
 
 // agree refuses options that an existing archive does not have.
-func (a *app) agree(archive string, c *creation, in store.Info) error {
+func (a *app) agree(ctx context.Context, archive string, c *creation, in store.Info) error {
 	slotOf := func(label string) bool {
 		return slices.ContainsFunc(in.Slots, func(s seal.Slot) bool { return sameKey(s.Label, label) })
 	}
@@ -95,7 +95,7 @@ func (a *app) agree(archive string, c *creation, in store.Info) error {
 			hint: "lockbox key add " + quoted(archive) + " --new-passphrase makes one",
 		}
 	}
-	slots, err := a.recipientSlots(context.Background(), c.recipients)
+	slots, err := a.recipientSlots(ctx, c.recipients)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/zeebo/blake3"
 
 	"lockbox/internal/format"
+	"lockbox/internal/hostfs"
 	"lockbox/internal/index"
 	"lockbox/internal/pathsafe"
 	"lockbox/internal/store"
@@ -140,7 +141,7 @@ func (r *adder) dryRun(ctx context.Context) error {
 		r.ar = ar
 		in, err := ar.Info()
 		if err == nil {
-			err = r.agree(in)
+			err = r.agree(ctx, in)
 		}
 		if err == nil {
 			err = r.predict(ctx)
@@ -184,6 +185,9 @@ func (r *adder) predict(ctx context.Context) error {
 			r.leftOut(it.Path, p, it.Err)
 			continue
 		}
+		if err := r.clash(it); err != nil {
+			return err
+		}
 		e := r.entry(it)
 		keep, err := r.meet(&e, &p)
 		if err != nil {
@@ -192,7 +196,8 @@ func (r *adder) predict(ctx context.Context) error {
 		if keep {
 			continue
 		}
-		if p.keep = r.opt.update && upToDate(&it.Meta, p.old) && r.metadataStands(&e, p.old); p.keep {
+		r.remove = append(r.remove, p.remove...)
+		if p.keep = r.stays(it, &e, p.old); p.keep {
 			r.kept++
 			r.count(e.Path, p, e.Size, "unchanged")
 			continue
@@ -210,6 +215,7 @@ func (r *adder) predict(ctx context.Context) error {
 		if err := r.checkAbove(r.stdin); err != nil {
 			return err
 		}
+		r.remove = append(r.remove, p.remove...)
 		r.count(r.stdin, p, 0, predicted(&p))
 		if err := r.predictLine(r.stdin, p.kind, predicted(&p)); err != nil {
 			return err
@@ -221,14 +227,22 @@ func (r *adder) predict(ctx context.Context) error {
 	return r.predictGone(ctx)
 }
 
-// metadataStands reports whether nothing but the content, which is not looked at, could make e another entry.
-func (r *adder) metadataStands(e, old *index.Entry) bool {
+// stays reports whether an item is certain to be what is stored already. Of a file that shows without reading it
+// only where --update trusts its size and time; directories and links have nothing to read.
+func (r *adder) stays(it *hostfs.Item, e, old *index.Entry) bool {
+	file := e.Kind == index.File
+	if old == nil || file && !(r.opt.update && upToDate(&it.Meta, old)) || !file && r.opt.noDedup {
+		return false
+	}
 	now := *e
-	now.Content, now.Sparse, now.Unknown = old.Content, old.Sparse, old.Unknown
+	now.Content = old.Content
+	if file {
+		now.Sparse, now.Unknown = old.Sparse, old.Unknown
+	}
 	return bytes.Equal(index.AppendEntry(nil, &now), index.AppendEntry(nil, old))
 }
 
-// predicted is what would be done to an entry. Whether it is unchanged shows only when it is read.
+// predicted is what would be done to an entry. Whether a file is unchanged shows only when it is read.
 func predicted(p *pending) string {
 	if p.replaces {
 		return "replace"

@@ -33,6 +33,10 @@ func (a *app) unlock(archive string) seal.Unlock {
 		if k.unlocked == nil {
 			k.unlocked, k.phrases = make(map[string][]seal.Identity), make(map[string][]byte)
 		}
+		for i, id := range ids {
+			r := seal.Remember(id)
+			ids[i], k.opened = r, append(k.opened, r)
+		}
 		k.unlocked[archive], k.phrases[archive] = ids, p
 		return ids, nil
 	}
@@ -46,7 +50,7 @@ func (a *app) keysFor(ctx context.Context, archive string, slots []seal.Slot) ([
 	}
 	ids = slices.Clone(ids)
 	byPassphrase := slices.ContainsFunc(slots, opensWithPassphrase)
-	p, err := a.givenPassphrase()
+	p, err := a.givenPassphrase(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -72,7 +76,7 @@ func (a *app) keysFor(ctx context.Context, archive string, slots []seal.Slot) ([
 		}
 	}
 	if p != nil {
-		id, err := seal.PassphraseIdentity(p)
+		id, err := passphraseIdentity(p)
 		if err != nil {
 			clear(p)
 			return nil, nil, err

@@ -215,7 +215,7 @@ func TestNDJSON(t *testing.T) {
 	if len(got.Sets) != len(r.Sets) || got.Machine != r.Machine || got.Compare(r).Worse != 0 || len(got.Rows()) != len(r.Rows()) {
 		t.Errorf("%+v", got)
 	}
-	for _, bad := range []string{"", "{}", "[]", "{\"machine\":{}}", "{\"machine\":{\"os\":\"x\"}}\n{", strings.Repeat("x", longestLine+1), "{\"workload\":\"w\"}"} {
+	for _, bad := range []string{"", "{}", "[]", "{\"machine\":{}}", "{\"machine\":{\"os\":\"x\"}}\n{\n", strings.Repeat("x", longestLine+1), "{\"workload\":\"w\"}"} {
 		if _, err := Read(strings.NewReader(bad)); err == nil {
 			t.Errorf("%.40q was read", bad)
 		}

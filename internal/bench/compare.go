@@ -10,7 +10,7 @@ import (
 const (
 	openBound = 0.05
 	bound     = 0.10
-	// fromNothing stands for a growth from 0, which is no part of anything.
+	// fromNothing stands for a growth from 0, which is no part of anything, and for any that is larger.
 	fromNothing = 1e6
 )
 
@@ -80,7 +80,7 @@ func (r *Report) Compare(base *Report) *Comparison {
 		case then == 0:
 			ch.By = fromNothing
 		default:
-			ch.By = now/then - 1
+			ch.By = min(now/then-1, fromNothing)
 		}
 		if ch.Worse = ch.By > ch.Bound; ch.Worse {
 			c.Worse++
@@ -110,8 +110,12 @@ func (c *Change) cells() []string {
 		mark = fmt.Sprintf("WORSE, over +%.0f%%", 100*c.Bound)
 	}
 	by := fmt.Sprintf("%+.1f%%", 100*c.By)
-	if c.By == fromNothing {
+	switch {
+	case c.By < fromNothing:
+	case c.Was == 0:
 		by = "was 0"
+	default:
+		by = "over a million times"
 	}
 	return []string{c.Section + ": " + c.Label, number(c.Was, ""), number(c.Now, ""), by, mark}
 }

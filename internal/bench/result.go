@@ -1,10 +1,7 @@
 package bench
 
 import (
-	"bufio"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 	"runtime"
 	"runtime/debug"
@@ -169,6 +166,7 @@ func (e *env) machine() Machine {
 type Report struct {
 	Machine Machine
 	Sets    []Set
+	Whole   bool // of one that was read: it has its summary
 }
 
 // Count adds up what a reader wants to know first.
@@ -225,36 +223,3 @@ func WriteChange(w io.Writer, c *Change) error { return json.NewEncoder(w).Encod
 
 // WriteTotals writes the last line, without which a run was not complete.
 func WriteTotals(w io.Writer, t Totals) error { return json.NewEncoder(w).Encode(line{Summary: &t}) }
-
-const longestLine = 1 << 20
-
-// Read reads NDJSON output. A run that was not complete is read as far as it got.
-func Read(r io.Reader) (*Report, error) {
-	sc := bufio.NewScanner(io.LimitReader(r, 64<<20))
-	sc.Buffer(nil, longestLine)
-	var out Report
-	for n := 1; sc.Scan(); n++ {
-		var l struct {
-			line
-			Set
-		}
-		if err := json.Unmarshal(sc.Bytes(), &l); err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
-		}
-		switch {
-		case n == 1 && l.Machine == nil:
-			return nil, errors.New("the first line does not describe a machine")
-		case l.Machine != nil:
-			out.Machine = *l.Machine
-		case l.Workload != "":
-			out.Sets = append(out.Sets, l.Set)
-		}
-	}
-	if err := sc.Err(); err != nil {
-		return nil, err
-	}
-	if out.Machine.OS == "" {
-		return nil, errors.New("it is empty")
-	}
-	return &out, nil
-}

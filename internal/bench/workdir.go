@@ -28,6 +28,15 @@ func (e *NoSpaceError) Error() string {
 	return fmt.Sprintf("%s has %d MB free; what is to be measured needs %d MB", e.Dir, e.Free/1e6, e.Need/1e6)
 }
 
+// UnusableError says that no work files can be made in a directory.
+type UnusableError struct {
+	Dir string
+	Err error
+}
+
+func (e *UnusableError) Error() string { return fmt.Sprintf("cannot use %s: %v", e.Dir, e.Err) }
+func (e *UnusableError) Unwrap() error { return e.Err }
+
 // workDir is the directory of a run's work files. The lock in it tells other runs that it is in use.
 type workDir struct {
 	name string
@@ -47,7 +56,7 @@ func newWorkDir(below string, need int64) (*workDir, error) {
 	for try := 0; ; try++ {
 		d := &workDir{}
 		if d.name, err = os.MkdirTemp(below, workPrefix); err != nil {
-			return nil, err
+			return nil, &UnusableError{below, err}
 		}
 		mine, err := d.take()
 		switch {

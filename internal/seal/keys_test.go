@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"net"
@@ -179,7 +180,7 @@ func TestSignatures(t *testing.T) {
 		t.Error("it verifies for another root")
 	}
 	for _, n := range []int{0, 1, len(sig) - 1} {
-		if _, ok := VerifyRoot(sig[:n], someRoot); ok || SSHSignature(sig[:n]) != nil {
+		if _, ok := VerifyRoot(sig[:n], someRoot); ok {
 			t.Errorf("%d bytes of it verify", n)
 		}
 	}
@@ -309,7 +310,7 @@ func TestSSHKeygen(t *testing.T) {
 		}
 		sig, err := SignRoot(s, someRoot)
 		must(t, err)
-		must(t, os.WriteFile(filepath.Join(dir, "sig"), SSHSignature(sig), 0o600))
+		must(t, os.WriteFile(filepath.Join(dir, "sig"), sshSignature(sig), 0o600))
 		must(t, os.WriteFile(filepath.Join(dir, "allowed"), append([]byte("me "), read(name+".pub")...), 0o600))
 		run([]byte(someRoot.String()), "-Y", "verify", "-f", "allowed", "-I", "me", "-n", Namespace, "-s", "sig")
 
@@ -362,4 +363,26 @@ func FuzzParsePins(f *testing.F) {
 			t.Fatal("neither keys nor an error")
 		}
 	})
+}
+
+// sshSignature is a stored signature in the form that ssh-keygen -Y verify reads. The script in the documentation on
+// security makes the same.
+func sshSignature(stored []byte) []byte {
+	key := PublicKey(stored[:ed25519.PublicKeySize])
+	b := binary.BigEndian.AppendUint32([]byte("SSHSIG"), 1)
+	b = appendString(b, key.wire())
+	b = appendString(b, []byte(Namespace))
+	b = appendString(b, nil)
+	b = appendString(b, []byte("sha512"))
+	b = appendString(b, appendString(appendString(nil, []byte(sshEd25519)), stored[ed25519.PublicKeySize:]))
+	text := base64.StdEncoding.EncodeToString(b)
+	var out bytes.Buffer
+	out.WriteString("-----BEGIN SSH SIGNATURE-----\n")
+	for len(text) > 0 {
+		n := min(len(text), 70)
+		out.WriteString(text[:n] + "\n")
+		text = text[n:]
+	}
+	out.WriteString("-----END SSH SIGNATURE-----\n")
+	return out.Bytes()
 }

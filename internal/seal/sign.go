@@ -107,30 +107,6 @@ func VerifyRoot(b []byte, root format.Digest) (PublicKey, bool) {
 	return key, key.sound() && ed25519.Verify(key[:], signedBytes(root), b[ed25519.PublicKeySize:])
 }
 
-// SSHSignature is a stored signature in the form that ssh-keygen -Y verify reads.
-func SSHSignature(stored []byte) []byte {
-	if len(stored) != SignatureSize {
-		return nil
-	}
-	key := PublicKey(stored[:ed25519.PublicKeySize])
-	b := binary.BigEndian.AppendUint32([]byte("SSHSIG"), 1)
-	b = appendString(b, key.wire())
-	b = appendString(b, []byte(Namespace))
-	b = appendString(b, nil)
-	b = appendString(b, []byte("sha512"))
-	b = appendString(b, appendString(appendString(nil, []byte(sshEd25519)), stored[ed25519.PublicKeySize:]))
-	text := base64.StdEncoding.EncodeToString(b)
-	var out bytes.Buffer
-	out.WriteString("-----BEGIN SSH SIGNATURE-----\n")
-	for len(text) > 0 {
-		n := min(len(text), 70)
-		out.WriteString(text[:n] + "\n")
-		text = text[n:]
-	}
-	out.WriteString("-----END SSH SIGNATURE-----\n")
-	return out.Bytes()
-}
-
 // keySigner signs with a private key in memory.
 type keySigner struct{ key ed25519.PrivateKey }
 
