@@ -58,7 +58,7 @@ var (
 		nestEvery: 200, postEvery: 600, killEvery: 30, cutEvery: 4, followEvery: 12, faultEvery: 13,
 	}
 	thorough = effort{
-		images:    vfs.Spread{Exhaustive: 1 << 10, Steps: 12, Random: 12, Garbage: 6},
+		images:    vfs.Spread{Exhaustive: 1 << 10, Steps: 8, Random: 8, Garbage: 4},
 		nested:    vfs.Spread{Exhaustive: 8, Steps: 1, Random: 1, Garbage: 1},
 		nestEvery: 200, postEvery: 1500, killEvery: 16, cutEvery: 20, followEvery: 40, faultEvery: 1,
 	}
