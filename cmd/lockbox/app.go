@@ -132,6 +132,10 @@ func (a *app) openRead(ctx context.Context, name string) (*store.Archive, error)
 	if err != nil {
 		return nil, a.openFailure(name, err)
 	}
+	if err := a.lockedAsAsked(ar, name); err != nil {
+		_ = ar.Close() // nothing was written
+		return nil, err
+	}
 	a.meter.watch(ar)
 	return ar, nil
 }

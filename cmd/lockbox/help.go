@@ -143,7 +143,8 @@ can make another valid one. Write down the root that "lockbox info" prints and g
 to --expect-root to be sure of one exact state.
 
 In an encrypted archive a forger without a key can put nothing of his own; one who can
-open it can also change it. In a signed archive only the signer can: who can open it,
+open it can also change it. He can put another archive in its place, locked for your
+public key or not locked at all: only a signature tells. In a signed archive only the signer can: who can open it,
 too, reads and does not forge. Opening checks the signature, which covers the root and
 with it, through digests, everything; each part is held against it before it is used:
 the index when names are looked up, contents before they are returned. What is not read

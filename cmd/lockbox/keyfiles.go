@@ -128,6 +128,9 @@ func (a *app) loadPins(ctx context.Context) error {
 func (a *app) recipientSlots(ctx context.Context, recipients []string) (slots []seal.NewSlot, err error) {
 	for _, s := range recipients {
 		data := []byte(s)
+		if strings.HasPrefix(s, "AGE-SECRET-KEY-") {
+			return nil, usagef("--recipient takes a public key; a private key is never given on the command line, where others see it")
+		}
 		if !isPublicKey(s) && !strings.HasPrefix(s, "age1") {
 			if data, err = readKeyFile(ctx, "file of --recipient", s); err != nil {
 				return nil, err

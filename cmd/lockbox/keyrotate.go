@@ -28,7 +28,9 @@ a slot that was removed for instance, can read nothing that the archive comes to
 from then on. What he has seen or copied before stays seen.
 
 Without further flags the new key goes to those who have a slot now: to the same public
-keys, and to the passphrase, which must be given for that. With --recipient,
+keys, and to the passphrase, which must be given for that; for whom that is, is printed.
+Who had the old key and could write to an archive that is not signed may have put a public
+key of his own there: against him name the new ones. With --recipient,
 --new-passphrase or --new-passphrase-file it goes to those that are named and to nobody
 else. A signed archive may get another signing key on the way, --new-sign-key.
 
@@ -107,6 +109,15 @@ func (a *app) keyRotate(ctx context.Context, archive string, opt rotateOptions) 
 		err = nil
 	default:
 		_, err = fmt.Fprintf(a.out, "encrypted %s anew for %s, generation %d\n", pathsafe.Quote(archive), plural(uint64(len(ro.Slots)), "key slot", "key slots"), sum.Generation)
+		for _, s := range ro.Slots {
+			whom := "a passphrase"
+			if s.Label != "" {
+				whom = pathsafe.Quote(s.Label)
+			}
+			if err == nil {
+				_, err = fmt.Fprintf(a.out, "for %s\n", whom)
+			}
+		}
 	}
 	return err
 }

@@ -77,7 +77,8 @@ func firstLine(f *os.File) (_ []byte, err error) {
 	return bytes.Clone(line), nil
 }
 
-// ui answers what key files and plugins ask. The passphrase that was given is for them as well as for archives.
+// ui answers what key files and plugins ask. The passphrase that was given is for key files as well as for archives; what
+// a plugin wants to know it has to ask a person.
 func (a *app) ui(ctx context.Context) seal.UI {
 	return seal.UI{
 		Passphrase: func(prompt string) ([]byte, error) {
@@ -90,6 +91,7 @@ func (a *app) ui(ctx context.Context) seal.UI {
 			}
 			return p, err
 		},
+		Secret: func(prompt string) ([]byte, error) { return a.askSecret(ctx, prompt) },
 		Value: func(prompt string) (answer string, err error) {
 			err = a.atTerminal(func(t terminal) error {
 				answer, err = t.line(ctx, oneLine(prompt)+": ")

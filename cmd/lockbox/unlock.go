@@ -103,12 +103,29 @@ func (a *app) keyGiven() bool {
 // says nothing about an archive.
 func (a *app) keyFlag() string {
 	switch {
-	case a.g.passphraseFile != "":
+	case a.g.passphraseFile != "" && a.keys.signKey == "": // else it may be the signing key's
 		return "--passphrase-file"
 	case len(a.g.identities) > 0:
 		return "--identity"
 	}
 	return ""
+}
+
+// lockedAsAsked refuses an archive that is not encrypted when a flag says what it is to be unlocked with: somebody without
+// the key may have put one of his own in its place.
+func (a *app) lockedAsAsked(ar *store.Archive, archive string) error {
+	flag := a.keyFlag()
+	if flag == "" {
+		return nil
+	}
+	in, err := ar.Info()
+	if err != nil || in.Suite.Encrypted() {
+		return err
+	}
+	return &failure{
+		code: exitAuth, err: fmt.Errorf("%s is not encrypted, and %s asks for one that is", quoted(archive), flag),
+		hint: "without that flag it is read as it is; if it should be encrypted, it is not the archive that you made",
+	}
 }
 
 // somebodyThere reports whether a person could be asked.

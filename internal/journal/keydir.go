@@ -273,7 +273,7 @@ func (o Opening) With(ctx context.Context, s *Super, d *KeyDir) (seal.Suite, *Ke
 	for i := range files {
 		files[i] = d.Slots[i].File
 	}
-	key, err := seal.OpenSlots(files, ids)
+	key, err := seal.OpenSlots(ctx, files, ids)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -283,6 +283,8 @@ func (o Opening) With(ctx context.Context, s *Super, d *KeyDir) (seal.Suite, *Ke
 	}
 	suite := seal.NewEncrypted(seal.Config{Signed: s.Suite.Signed(), Cipher: s.Cipher, Archive: s.Archive, Key: key, Observe: o.Observe})
 	if err := d.readLabels(s, suite); err != nil && !o.Loose {
+		suite.Wipe()
+		key.Wipe()
 		return nil, nil, err
 	}
 	return suite, &Keys{d, key}, nil

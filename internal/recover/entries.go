@@ -307,6 +307,9 @@ func (s *salvage) findParts(yield func(store.Source) bool, dir string, n uint64,
 	reason := "its name and its record are lost"
 	if !live {
 		reason = "found by scanning, may have been deleted or never committed"
+		if s.suite.ID().Signed() {
+			reason += "; no signature covers it any more, so that anybody may have put it there"
+		}
 	}
 	prefix, sure := s.parts.prefix(n)
 	given := 0

@@ -76,6 +76,9 @@ func (s *salvage) findKeys(archive *format.ID) (bool, error) {
 				continue
 			}
 			suite, keys, err := opening.With(s.ctx, su, d)
+			if s.ctx.Err() != nil {
+				return false, s.ctx.Err()
+			}
 			if err == nil {
 				s.archive, s.sector = su.Archive, su.Sector
 				s.note("the key directory was found by scanning, at offset %d", off)

@@ -63,7 +63,8 @@ type encrypted struct {
 	alg      Algorithm
 	archive  format.ID
 	content  ContentKey
-	prefix   sync.Pool // of keyed *blake3.Hasher
+	prefixed *[KeySize]byte // the key of prefix
+	prefix   sync.Pool      // of keyed *blake3.Hasher
 	hider    *Hider
 	observe  func(key [KeySize]byte, n Nonce)
 	last     atomic.Pointer[attempt]
@@ -104,8 +105,8 @@ func NewEncrypted(c Config) Suite {
 	if c.Signed {
 		s.id = format.SuiteBoth
 	}
-	prefixKey := s.content.derive(contextPrefix, c.Archive[:])
-	s.prefix.New = func() any { return keyed(prefixKey) }
+	s.prefixed = s.content.derive(contextPrefix, c.Archive[:])
+	s.prefix.New = func() any { return keyed(s.prefixed) }
 	s.hider = newHider(&s.content, c.Archive)
 	return s
 }
@@ -123,6 +124,7 @@ func (s *encrypted) TagSize() int {
 
 func (s *encrypted) Wipe() {
 	clear(s.content[:])
+	clear(s.prefixed[:])
 	s.hider.wipe()
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,17 +22,20 @@ const fillBlock = 16
 // the IV is what whoever has the key recognises a head by, and equal only for equal fields.
 type Hider struct {
 	stream *[KeySize]byte
-	heads  sync.Pool // of keyed *blake3.Hasher
+	head   *[KeySize]byte // the key of heads
+	heads  sync.Pool      // of keyed *blake3.Hasher
 }
 
 func newHider(k *ContentKey, archive format.ID) *Hider {
-	head := k.derive(contextHead, archive[:])
-	h := &Hider{stream: k.derive(contextStream, archive[:])}
-	h.heads.New = func() any { return keyed(head) }
+	h := &Hider{stream: k.derive(contextStream, archive[:]), head: k.derive(contextHead, archive[:])}
+	h.heads.New = func() any { return keyed(h.head) }
 	return h
 }
 
-func (h *Hider) wipe() { clear(h.stream[:]) }
+func (h *Hider) wipe() {
+	clear(h.stream[:])
+	clear(h.head[:])
+}
 
 func (h *Hider) iv(kind Kind, fields []byte) (iv [IVSize]byte) {
 	x := h.heads.Get().(*blake3.Hasher)

@@ -18,7 +18,8 @@ import (
 
 // UI is how whoever holds a key is asked for something. Without a function, what needs it fails.
 type UI struct {
-	Passphrase func(prompt string) ([]byte, error) // wiped after use
+	Passphrase func(prompt string) ([]byte, error) // of a file of keys; wiped after use
+	Secret     func(prompt string) ([]byte, error) // what a plugin asks for, a PIN perhaps; wiped after use
 	Value      func(prompt string) (string, error)
 	Confirm    func(prompt, yes, no string) (bool, error)
 	Message    func(text string)
@@ -42,7 +43,11 @@ func (u UI) plugin() *plugin.ClientUI {
 		},
 		RequestValue: func(name, prompt string, secret bool) (string, error) {
 			if secret {
-				p, err := u.passphrase(name + ": " + prompt)
+				// Never the archive's passphrase: it is none of the plugin's business, and a device counts wrong PINs.
+				if u.Secret == nil {
+					return "", lockedOut("%s: %s: there is nobody to ask", name, prompt)
+				}
+				p, err := u.Secret(name + ": " + prompt)
 				defer clear(p)
 				return string(p), err
 			}
@@ -68,8 +73,19 @@ func (u UI) plugin() *plugin.ClientUI {
 // PassphraseRecipient locks a slot with a passphrase.
 func PassphraseRecipient(p []byte) (Recipient, error) { return age.NewScryptRecipient(string(p)) }
 
+// maxWork bounds what a slot may ask of whoever tries a passphrase on it, as a power of two: 1 GiB of memory and
+// some seconds. Slots are made with a quarter of that; what age accepts unasked is four times as much.
+const maxWork = 20
+
 // PassphraseIdentity opens such a slot.
-func PassphraseIdentity(p []byte) (Identity, error) { return age.NewScryptIdentity(string(p)) }
+func PassphraseIdentity(p []byte) (Identity, error) {
+	id, err := age.NewScryptIdentity(string(p))
+	if err != nil {
+		return nil, err
+	}
+	id.SetMaxWorkFactor(maxWork)
+	return id, nil
+}
 
 // ParseRecipient reads an age recipient or an SSH public key.
 func ParseRecipient(s string, ui UI) (Recipient, error) {
@@ -176,7 +192,7 @@ func decryptIdentities(r io.Reader, ui UI) ([]Identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	id, err := PassphraseIdentity(p)
+	id, err := age.NewScryptIdentity(string(p)) // the file is the user's own, so what age accepts will do
 	clear(p)
 	if err != nil {
 		return nil, lockedOut("the identity file: %v", err)

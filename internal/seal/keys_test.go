@@ -70,23 +70,23 @@ func TestSlots(t *testing.T) {
 		}
 	}
 	for name, id := range map[string][]Identity{"age": ids, "post-quantum": pq, "passphrase": {right}, "several": {wrong, pq[0], right}} {
-		if got, err := OpenSlots(slots, id); err != nil || *got != *k {
+		if got, err := OpenSlots(t.Context(), slots, id); err != nil || *got != *k {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for name, id := range map[string][]Identity{"none": nil, "wrong passphrase": {wrong}} {
-		if _, err := OpenSlots(slots, id); !errors.Is(err, format.ErrAuth) {
+		if _, err := OpenSlots(t.Context(), slots, id); !errors.Is(err, format.ErrAuth) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := OpenSlots(slots[2:], ids); !errors.Is(err, format.ErrAuth) {
+	if _, err := OpenSlots(t.Context(), slots[2:], ids); !errors.Is(err, format.ErrAuth) {
 		t.Errorf("another kind of key: %v", err)
 	}
 	// A damaged slot that the key fits is damage; one that is not asked for is passed over.
 	for n := range slots[0] {
 		bad := bytes.Clone(slots[0])
 		bad[n] ^= 1
-		got, err := OpenSlots([][]byte{bad}, ids)
+		got, err := OpenSlots(t.Context(), [][]byte{bad}, ids)
 		if err == nil && *got != *k {
 			t.Fatalf("byte %d: another key", n)
 		}
@@ -96,7 +96,7 @@ func TestSlots(t *testing.T) {
 		if strings.Contains(ageSecret, "SECRET") && err != nil && strings.Contains(err.Error(), "NNCPUJW") {
 			t.Fatal("a secret in an error")
 		}
-		if got, err := OpenSlots([][]byte{bad, slots[2]}, []Identity{right}); err != nil || *got != *k {
+		if got, err := OpenSlots(t.Context(), [][]byte{bad, slots[2]}, []Identity{right}); err != nil || *got != *k {
 			t.Fatalf("byte %d: the other slot does not open: %v", n, err)
 		}
 	}
@@ -240,6 +240,11 @@ func TestPins(t *testing.T) {
 		"me@example.org " + testPublic: 1, "a,b " + testPublic + "\nc " + testPublic: 2,
 		`me namespaces="file,lockbox-*" ` + testPublic: 1, `me namespaces="git" ` + testPublic: -1,
 		`me namespaces="git" ` + testPublic + "\nyou " + testPublic:           1,
+		`me namespaces="*,!lockbox-root" ` + testPublic:                       -1,
+		`me namespaces="!lockbox-*,lockbox-root" ` + testPublic:               -1,
+		`me namespaces="!git,*" ` + testPublic:                                1,
+		`me namespaces="[l]ockbox-root" ` + testPublic:                        -1,
+		`me namespaces="git",namespaces="*" ` + testPublic:                    -1,
 		"me cert-authority " + testPublic:                                     -1,
 		`me valid-before="20300101" ` + testPublic:                            -1,
 		`"me and you" namespaces="lockbox-root" ` + testPublic + " a comment": 1,
@@ -319,7 +324,7 @@ func TestSSHKeygen(t *testing.T) {
 		must(t, err)
 		ids, err := ParseIdentities(read(name), ui)
 		must(t, err)
-		if got, err := OpenSlots([][]byte{slot(t, k, r)}, ids); err != nil || *got != *k {
+		if got, err := OpenSlots(t.Context(), [][]byte{slot(t, k, r)}, ids); err != nil || *got != *k {
 			t.Errorf("%s: %v", name, err)
 		}
 		if pass == "" {
@@ -340,7 +345,7 @@ func TestSSHKeygen(t *testing.T) {
 	must(t, err)
 	ids, err := ParseIdentities(read("rsa"), UI{})
 	must(t, err)
-	if got, err := OpenSlots([][]byte{slot(t, k, r)}, ids); err != nil || *got != *k {
+	if got, err := OpenSlots(t.Context(), [][]byte{slot(t, k, r)}, ids); err != nil || *got != *k {
 		t.Error(err)
 	}
 }

@@ -87,9 +87,13 @@ func cutWord(s string) (word, rest string) {
 	return s, ""
 }
 
+// literal keeps path.Match from seeing more in a pattern than OpenSSH, which knows * and ? only.
+var literal = strings.NewReplacer(`\`, `\\`, "[", `\[`)
+
 // pinOptions reports whether the options of a line let its key sign an archive.
 func pinOptions(options string) (use bool, err error) {
 	use = true
+	seen := false
 	for options != "" {
 		var o string
 		o, options = cutOption(options)
@@ -97,10 +101,17 @@ func pinOptions(options string) (use bool, err error) {
 		if !strings.EqualFold(name, "namespaces") {
 			return false, fmt.Errorf("the option %q is not supported here", name)
 		}
-		use = false
+		if seen {
+			return false, errors.New("the option namespaces stands there twice")
+		}
+		seen, use = true, false
 		for pattern := range strings.SplitSeq(strings.Trim(value, `"`), ",") {
-			if ok, err := path.Match(pattern, Namespace); err == nil && ok {
-				use = true
+			pattern, not := strings.CutPrefix(pattern, "!")
+			if ok, err := path.Match(literal.Replace(pattern), Namespace); err != nil || !ok {
+				continue
+			}
+			if use = !not; not {
+				break // whatever else matches
 			}
 		}
 	}

@@ -16,7 +16,7 @@ func TestRememberedIsWiped(t *testing.T) {
 	must(t, err)
 	r, file := Remember(ids[0]), slot(t, k, to)
 	for range 2 {
-		if got, err := OpenSlots([][]byte{file}, []Identity{r}); err != nil || *got != *k {
+		if got, err := OpenSlots(t.Context(), [][]byte{file}, []Identity{r}); err != nil || *got != *k {
 			t.Fatalf("%v", err)
 		}
 		if len(r.opened) != 1 {

@@ -84,14 +84,18 @@ func (w watched) Unwrap(stanzas []*age.Stanza) ([]byte, error) {
 }
 
 // OpenSlots returns the content key by the first slot that one of the identities opens. Its errors are of
-// kind format.ErrAuth when none does, and format.ErrCorrupt when one should but the slot is damaged.
-func OpenSlots(slots [][]byte, ids []Identity) (*ContentKey, error) {
+// kind format.ErrAuth when none does, and format.ErrCorrupt when one should but the slot is damaged. A slot may take
+// seconds, so it ends with ctx between them.
+func OpenSlots(ctx context.Context, slots [][]byte, ids []Identity) (*ContentKey, error) {
 	if len(ids) == 0 {
 		return nil, lockedOut("the archive is encrypted and no key was given")
 	}
 	var failures, damaged error
 	mine := make([]age.Identity, len(ids))
 	for i, s := range slots {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		var failed error
 		for i, id := range ids {
 			mine[i] = watched{id, &failed}

@@ -10,21 +10,23 @@ import (
 )
 
 // due returns the extents that may be wiped now: of the retire set, the pending part of the free tree and,
-// if asked for, the stage set, what no reader needs; nothing when none of it must be wiped.
+// if asked for, the stage set, what no reader needs; nothing when none of it must be wiped. What must be comes
+// last: the others may hold older copies of it, and once it is gone nothing tells that they have to go, too.
 func (a *Archive) due(v *view, stage bool) ([]journal.Planned, error) {
 	quiet := newQuiet(a.f)
-	var due []journal.Planned
-	wiping := false
+	var due, last []journal.Planned
 	take := func(p journal.Planned, must bool) error {
 		ok, err := quiet.below(p.Generation)
-		if ok {
+		if ok && must {
+			last = append(last, p)
+		} else if ok {
 			due = append(due, p)
-			wiping = wiping || must
 		}
 		return err
 	}
-	if stage {
-		for _, p := range v.commit.Stage {
+	for _, p := range v.commit.Stage {
+		// Several: a checkpoint has moved it there from the free tree, as it was.
+		if stage || p.Kind == journal.OwnerSeveral {
 			if err := take(p, false); err != nil {
 				return nil, err
 			}
@@ -37,7 +39,7 @@ func (a *Archive) due(v *view, stage bool) ([]journal.Planned, error) {
 	}
 	if v.commit.Counters.Pending > 0 {
 		it := index.NewIter(a, index.Free, v.tree(index.Free))
-		for ok := it.Seek(nil); ok && len(due) < format.MaxSetExtents/2; ok = it.Next() {
+		for ok := it.Seek(nil); ok && len(due)+len(last) < format.MaxSetExtents/2; ok = it.Next() {
 			e, err := a.freeExtent(it.Key(), it.Value())
 			if err != nil {
 				return nil, err
@@ -54,10 +56,10 @@ func (a *Archive) due(v *view, stage bool) ([]journal.Planned, error) {
 			return nil, err
 		}
 	}
-	if !wiping {
+	if len(last) == 0 {
 		return nil, nil
 	}
-	return due, nil
+	return append(due, last...), nil
 }
 
 // checkpoint publishes a root in which the wiped extents are free: as many as the stage set should have,

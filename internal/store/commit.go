@@ -337,8 +337,8 @@ func (a *Archive) wipeBatch(due []journal.Planned) error {
 	return a.mirror()
 }
 
-// wipeBatchBytes is how much is wiped before a checkpoint records it.
-const wipeBatchBytes = 64 << 20
+// wipeBatchBytes is how much is wiped before a checkpoint records it. Only tests change it.
+var wipeBatchBytes int64 = 64 << 20
 
 var zeros [1 << 20]byte
 

@@ -31,12 +31,14 @@ type rearrangement struct {
 
 // Bounds of the stage set of a compaction's roots.
 const (
-	compactExtents = 8192     // before the zone
-	compactRoom    = 64 << 20 // bytes there, unless nodes are to be written there
+	compactExtents = 8192 // before the zone
 	zoneExtents    = 4096
 	zoneRoom       = 16 << 20
 	ownRoom        = 512 << 10 // for what the transaction itself has still to write
 )
+
+// compactRoom bounds the bytes staged before the zone, unless nodes are to be written there. Only tests change it.
+var compactRoom int64 = 64 << 20
 
 const noZone = math.MaxInt64
 

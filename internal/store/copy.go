@@ -83,7 +83,7 @@ func (c *copier) run(ctx context.Context) error {
 		c.own.Add(s.KeyDirExtent(), index.OwnerKeyDir, 0)
 	}
 	c.own.Add(s.CommitExtent(), index.OwnerCommit, 0)
-	room := int64(stageBytes) // no writer of this program stages more, but a record may say anything
+	room := stageBytes // no writer of this program stages more, but a record may say anything
 	for _, p := range c.v.commit.Stage {
 		c.own.Add(p.Extent, index.OwnerStage, 0)
 		// A hole would be no reserve.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -146,8 +147,22 @@ func (a *Archive) eraseOld() (held bool, err error) {
 	return false, a.opt.FS.SyncDir(filepath.Dir(a.name))
 }
 
-// beside opens a file that a rotation of this archive may have left; nil when there is none.
+// left is what an interrupted rotation of this archive calls its files: they stand beside the archive itself, also
+// when it was opened through a symbolic link.
+func (a *Archive) left() [2]string {
+	name := a.name
+	if target, err := filepath.EvalSymlinks(name); err == nil {
+		name = target
+	}
+	return [2]string{newName(name), oldName(name)}
+}
+
+// beside opens a file that a rotation of this archive may have left; nil when there is none. A symbolic link is
+// none: what it leads to, another copy of the archive perhaps, would be overwritten.
 func (a *Archive) beside(name string) *Archive {
+	if fi, err := os.Lstat(name); err == nil && !fi.Mode().IsRegular() {
+		return nil
+	}
 	f, err := a.opt.FS.Open(name, true)
 	if err != nil {
 		return nil
@@ -165,7 +180,7 @@ func (a *Archive) rotationLeft() bool {
 	if a.key == nil {
 		return false
 	}
-	for _, name := range []string{newName(a.name), oldName(a.name)} {
+	for _, name := range a.left() {
 		if b := a.beside(name); b != nil {
 			_ = b.f.Close()
 			return true
@@ -178,7 +193,7 @@ func (a *Archive) rotationLeft() bool {
 // archive's name, further names of the archive itself, or the old file, which is overwritten first. The
 // writer lock of the archive keeps rotations that still run away.
 func (a *Archive) finishRotation() error {
-	for _, name := range []string{newName(a.name), oldName(a.name)} {
+	for _, name := range a.left() {
 		b := a.beside(name)
 		if b == nil {
 			continue

@@ -389,11 +389,13 @@ func (t *Tx) frameOps(k *journal.Counters) (iter.Seq[index.Op], error) {
 // Bounds of the sets that a root carries. What is above them goes to the free tree.
 const (
 	stageExtents = 256
-	stageBytes   = 64 << 20
 	stageRefill  = 256 << 10 // a smaller stage set is refilled from the free tree
 	retireSoft   = 1024
 	retireBytes  = 64 << 20
 )
+
+// stageBytes is how much an ordinary transaction's stage set holds. Only tests change it.
+var stageBytes int64 = 64 << 20
 
 // stageRoom is how much a stage set should hold, judged by what a transaction has written: room for twice that.
 func stageRoom(written int64) int64 { return min(max(4*stageRefill, 2*written), stageBytes/4) }

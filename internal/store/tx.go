@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 
 	"lockbox/internal/format"
 	"lockbox/internal/index"
@@ -358,6 +359,9 @@ func (t *Tx) rollback() error {
 
 // Write implements index.Sink: it seals a node and stores it.
 func (t *Tx) Write(tree index.Tree, _ int, b []byte) (index.Ref, error) {
+	if t.nodeSeq == math.MaxUint32 {
+		return index.Ref{}, errors.New("one transaction has written 2^32 nodes: a number more would be one twice, and with it a nonce")
+	}
 	ref := index.Ref{Len: uint32(len(b)), Seq: t.nodeSeq, Attempt: t.attempt}
 	t.nodeSeq++
 	size := format.AlignUp(int64(len(b)), t.a.sector)
