@@ -35,7 +35,8 @@ key of his own there: against him name the new ones. With --recipient,
 else. A signed archive may get another signing key on the way, --new-sign-key.
 
 A new file is written beside the archive, so that there must be room for it, and takes its
-place when it is complete; the old one is overwritten and removed. Interrupted at any
+place when it is complete; the old one is overwritten and removed, and with it what another
+hard link to it shows: copy what you want to keep first. Interrupted at any
 moment, the archive is there under its name, old or new, whole.`,
 		Example: `  lockbox key rotate private.lbx -i me.key
   lockbox key rotate private.lbx --passphrase-file old.txt --new-passphrase-file new.txt
