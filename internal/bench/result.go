@@ -3,6 +3,7 @@ package bench
 import (
 	"encoding/json"
 	"io"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -157,7 +158,8 @@ func (e *env) machine() Machine {
 	m := ThisMachine(e.dir)
 	m.Version, m.Samples, m.Quick, m.OSCold, m.Jobs = e.Version, e.samples, e.Quick, e.OSCold, e.Jobs
 	if m.Text = "generated source-like text"; e.Source != "" {
-		m.Text = "the text files below " + e.Source
+		// Where it stands on this machine is nobody's business who reads the figures.
+		m.Text = "the text files below " + filepath.ToSlash(filepath.Join(filepath.Base(filepath.Dir(e.Source)), filepath.Base(e.Source)))
 	}
 	return m
 }
