@@ -7,8 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"strings"
 	"syscall"
 
 	"lockbox/internal/hostfs"
@@ -166,11 +164,7 @@ func stdinPath(name string, prefix pathsafe.Path) (pathsafe.Path, error) {
 
 // lookup reports that a path the user named does not exist. Other faults are for the walk to report.
 func (r *adder) lookup(host string) error {
-	name := host
-	if r.opt.dir != "" && !filepath.IsAbs(host) {
-		name = strings.TrimSuffix(r.opt.dir, "/") + "/" + host
-	}
-	_, err := os.Lstat(name)
+	_, err := os.Lstat(hostfs.HostPath(r.opt.dir, host))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"iter"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -170,10 +169,7 @@ func (m *mirror) relative(p pathsafe.Path) string {
 func (m *mirror) host(p pathsafe.Path) string {
 	root := &m.roots[m.root(p)]
 	rest := strings.TrimPrefix(strings.TrimPrefix(p.String(), root.Stored.String()), "/")
-	name := root.Host
-	if m.opt.Dir != "" && !filepath.IsAbs(name) {
-		name = strings.TrimSuffix(m.opt.Dir, "/") + "/" + name
-	}
+	name := hostfs.HostPath(m.opt.Dir, root.Host)
 	if rest == "" {
 		return name
 	}

@@ -87,22 +87,9 @@ func WriteZip(ctx context.Context, name string, files iter.Seq[File], deflate bo
 	return writeFile(name, func(out io.Writer) error {
 		w := zip.NewWriter(out)
 		w.RegisterCompressor(zip.Deflate, again(flate.NewWriter))
-		h := zip.FileHeader{Method: zip.Store}
-		if deflate {
-			h.Method = zip.Deflate
-		}
-		for f := range files {
-			h := h
-			h.Name = f.Name
-			e, err := w.CreateHeader(&h)
-			if err == nil {
-				err = fill(ctx, e, &f)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return w.Close()
+		return writeEntries(ctx, files, w, func(name string) (io.Writer, error) {
+			return w.CreateHeader(&zip.FileHeader{Name: name, Method: zipMethod(deflate)})
+		})
 	})
 }
 
@@ -111,23 +98,31 @@ func writeKZip(ctx context.Context, name string, files iter.Seq[File], deflate b
 	return writeFile(name, func(out io.Writer) error {
 		w := kzip.NewWriter(out)
 		w.RegisterCompressor(kzip.Deflate, again(kflate.NewWriter))
-		h := kzip.FileHeader{Method: kzip.Store}
-		if deflate {
-			h.Method = kzip.Deflate
-		}
-		for f := range files {
-			h := h
-			h.Name = f.Name
-			e, err := w.CreateHeader(&h)
-			if err == nil {
-				err = fill(ctx, e, &f)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return w.Close()
+		return writeEntries(ctx, files, w, func(name string) (io.Writer, error) {
+			return w.CreateHeader(&kzip.FileHeader{Name: name, Method: zipMethod(deflate)})
+		})
 	})
+}
+
+func zipMethod(deflate bool) uint16 {
+	if deflate {
+		return zip.Deflate
+	}
+	return zip.Store
+}
+
+// writeEntries writes files to the entries that create makes, and closes the archive.
+func writeEntries(ctx context.Context, files iter.Seq[File], w io.Closer, create func(name string) (io.Writer, error)) error {
+	for f := range files {
+		e, err := create(f.Name)
+		if err == nil {
+			err = fill(ctx, e, &f)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return w.Close()
 }
 
 func writeFile(name string, fn func(io.Writer) error) error {

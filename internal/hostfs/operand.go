@@ -72,7 +72,7 @@ func covered(tree, op Operand, opt WalkOptions) (bool, error) {
 	if opt.Dereference {
 		stat = os.Stat
 	}
-	host := hostPath(opt.Dir, tree.Host)
+	host := HostPath(opt.Dir, tree.Host)
 	var dev uint64
 	parts := append([]string{""}, strings.Split(rest, "/")...)
 	for i, part := range parts {
@@ -97,8 +97,9 @@ func covered(tree, op Operand, opt WalkOptions) (bool, error) {
 	return true, nil
 }
 
-// hostPath resolves a user's path from dir. It is not cleaned: with links, "a/.." is not ".".
-func hostPath(dir, host string) string {
+// HostPath resolves a user's path from dir, "" for the working directory. It is not cleaned: with links, "a/.." is
+// not ".".
+func HostPath(dir, host string) string {
 	if dir == "" || dir == "." || filepath.IsAbs(host) {
 		return host
 	}

@@ -132,7 +132,7 @@ func (w *walk) operand(op Operand, yield func(Item) bool) bool {
 	if op.Host == "" {
 		return fail(errors.New("an operand is empty"))
 	}
-	parent, name, self, follow := splitHost(hostPath(w.opt.Dir, op.Host))
+	parent, name, self, follow := splitHost(HostPath(w.opt.Dir, op.Host))
 	at := w.last
 	if at == nil || at.top != parent || self {
 		at = &node{dirs: w.dirs, host: parent, top: parent}

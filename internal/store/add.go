@@ -285,8 +285,8 @@ func (t *Tx) keep(it *item) (same bool, err error) {
 	t.scratch = index.AppendEntry(t.scratch[:0], e)
 	n := len(t.scratch)
 	t.scratch = index.AppendEntry(t.scratch, old)
-	if bytes.Equal(t.scratch[:n], t.scratch[n:]) || e.Content == 0 {
-		return bytes.Equal(t.scratch[:n], t.scratch[n:]), nil
+	if same = bytes.Equal(t.scratch[:n], t.scratch[n:]); same || e.Content == 0 {
+		return same, nil
 	}
 	if err := t.committed(e.Content); err != nil {
 		return false, err

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"lockbox/internal/format"
-	"lockbox/internal/index"
 )
 
 // mergePacks puts the contents of packs that are not full into new ones, in the classes where that gives fewer.
@@ -80,14 +79,7 @@ func (c *compaction) rehearse(group []packed) (packs int, err error) {
 	a, v := c.a, c.a.cur
 	bytes, members := int64(0), 0
 	for _, p := range group {
-		value, ok, err := index.Get(a, index.Frames, v.tree(index.Frames), index.AppendNumKey(nil, p.number))
-		if err != nil {
-			return 0, err
-		}
-		if !ok {
-			return 0, format.Corrupt("frames tree", -1, "frame %d is missing", p.number)
-		}
-		rec, err := index.DecodeFrame(value, a.suite.TagSize(), a.sector)
+		rec, err := a.frameRecord(v, p.number)
 		if err != nil {
 			return 0, err
 		}

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockbox/internal/format"
 	"lockbox/internal/frames"
 	"lockbox/internal/index"
 )
@@ -217,16 +216,9 @@ func (t *Tx) frameRecord(number uint64) (*index.Frame, error) {
 		if i := number - t.firstFrame; i < uint64(t.frames.len()) {
 			return t.frames.at(int(i)), nil
 		}
-		return nil, format.Corrupt("frames tree", -1, "frame %d is missing", number)
+		return nil, missing(index.Frames, number)
 	}
-	value, ok, err := index.Get(t.a, index.Frames, t.base.tree(index.Frames), index.AppendNumKey(nil, number))
-	if err != nil {
-		return nil, err
-	}
-	if !ok {
-		return nil, format.Corrupt("frames tree", -1, "frame %d is missing", number)
-	}
-	r, err := index.DecodeFrame(value, t.a.suite.TagSize(), t.a.sector)
+	r, err := t.a.frameRecord(t.base, number)
 	return &r, err
 }
 
@@ -240,14 +232,6 @@ func (t *Tx) readFrame(ref *frameRef) ([]byte, error) {
 		if err := t.out.flush(); err != nil {
 			return nil, err
 		}
-	}
-	if ref.BlockShift != 0 {
-		table, err := t.a.table(ref)
-		if err != nil {
-			return nil, err
-		}
-		b := make([]byte, ref.Plain)
-		return b, t.a.readRaw(ref, table, b, 0)
 	}
 	return t.a.plainFrame(ref)
 }

@@ -118,6 +118,15 @@ func (a *Archive) frame(v *view, number uint64) (f frameRef, err error) {
 	return f, err
 }
 
+// frameRecord is a frame's record with its members.
+func (a *Archive) frameRecord(v *view, number uint64) (r index.Frame, err error) {
+	err = a.find(&a.finder[1], index.Frames, v, number, func(value []byte) error {
+		r, err = index.DecodeFrame(value, a.suite.TagSize(), a.sector)
+		return err
+	})
+	return r, err
+}
+
 // decodeRef reads a frame's record and holds it to what a frame can be.
 func (a *Archive) decodeRef(number uint64, value []byte) (frameRef, error) {
 	r, err := index.DecodeFrameLean(value, a.suite.TagSize(), a.sector)
