@@ -7,33 +7,15 @@ import (
 	"strings"
 	"testing"
 
-	"filippo.io/age"
 	"github.com/zeebo/blake3"
 	"pgregory.net/rapid"
 
 	"lockbox/internal/format"
 	"lockbox/internal/seal"
+	"lockbox/internal/sealtest"
 )
 
 var contentKey = seal.ContentKey(bytes.Repeat([]byte{3}, 32))
-
-// clearKey is a key slot that costs nothing to open.
-type clearKey struct{}
-
-func (clearKey) Wrap(fileKey []byte) ([]*age.Stanza, error) {
-	return []*age.Stanza{{Type: "test", Body: fileKey}}, nil
-}
-
-func (clearKey) Unwrap(stanzas []*age.Stanza) ([]byte, error) {
-	if stanzas[0].Type != "test" {
-		return nil, age.ErrIncorrectIdentity
-	}
-	return stanzas[0].Body, nil
-}
-
-func unlock(context.Context, []seal.Slot) ([]seal.Identity, error) {
-	return []seal.Identity{clearKey{}}, nil
-}
 
 func encryptedSuper(suite format.Suite, sector int64) (*Super, seal.Suite) {
 	s := &Super{Suite: suite, Cipher: seal.AESGCM, Sector: sector, Archive: format.ID{1, 2}, Generation: 6, Attempt: format.ID{9}, End: 1 << 20, CommitOff: 40960}
@@ -82,7 +64,7 @@ func TestSealedCommit(t *testing.T) {
 func someKeyDir(t testing.TB, s *Super, suite seal.Suite, labels ...string) []byte {
 	d := &KeyDir{Attempt: format.ID{7}, Generation: 4}
 	for _, l := range labels {
-		file, err := contentKey.Lock(seal.NewSlot{Recipient: clearKey{}, Label: l})
+		file, err := contentKey.Lock(seal.NewSlot{Recipient: sealtest.ClearKey{}, Label: l})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +89,7 @@ func TestKeyDir(t *testing.T) {
 		}
 		for _, damage := range []func(){func() {}, func() { d.b[20480+50] ^= 1 }} {
 			damage()
-			suite2, keys, err := Opening{Unlock: unlock}.Suite(context.Background(), d, s)
+			suite2, keys, err := Opening{Unlock: sealtest.Unlock}.Suite(context.Background(), d, s)
 			if err != nil || *keys.Key != contentKey || suite2.ID() != kind || len(keys.Dir.Slots) != len(labels) {
 				t.Fatalf("%v", err)
 			}
@@ -121,7 +103,7 @@ func TestKeyDir(t *testing.T) {
 			t.Errorf("%v, %v", bad, err)
 		}
 		d.b[s.KeyDirCopy(1)+50] ^= 1
-		if _, _, err := (Opening{Unlock: unlock}).Suite(context.Background(), d, s); !errors.Is(err, format.ErrCorrupt) {
+		if _, _, err := (Opening{Unlock: sealtest.Unlock}).Suite(context.Background(), d, s); !errors.Is(err, format.ErrCorrupt) {
 			t.Errorf("both copies damaged: %v", err)
 		}
 		// Every byte, under a digest that fits: it is damage, or the key check value or a slot does not fit.
@@ -130,7 +112,7 @@ func TestKeyDir(t *testing.T) {
 			bad[i] ^= 1
 			x := *s
 			copy(d.b[20480:], PutKeyDir(&x, bad, 20480))
-			if _, _, err := (Opening{Unlock: unlock}).Suite(context.Background(), d, &x); !errors.Is(err, format.ErrCorrupt) && !errors.Is(err, format.ErrVersion) && !errors.Is(err, format.ErrAuth) {
+			if _, _, err := (Opening{Unlock: sealtest.Unlock}).Suite(context.Background(), d, &x); !errors.Is(err, format.ErrCorrupt) && !errors.Is(err, format.ErrVersion) && !errors.Is(err, format.ErrAuth) {
 				t.Fatalf("byte %d: %v", i, err)
 			}
 		}
@@ -258,7 +240,7 @@ func FuzzKeyDir(f *testing.F) {
 		if !bytes.Equal(append(append(bytes.Clone(d.bound[:keyDirBound]), b[keyDirBound:keyDirBound+32]...), d.bound[keyDirBound:]...), b) {
 			t.Fatal("the check value does not bind all of it")
 		}
-		_, _, err = Opening{Unlock: unlock}.With(context.Background(), s, d)
+		_, _, err = Opening{Unlock: sealtest.Unlock}.With(context.Background(), s, d)
 		if err != nil && !errors.Is(err, format.ErrCorrupt) && !errors.Is(err, format.ErrAuth) {
 			t.Fatal(err)
 		}

@@ -2,15 +2,13 @@ package recover
 
 import (
 	"bytes"
-	"context"
 	"crypto/ed25519"
 	"errors"
 	"testing"
 
-	"filippo.io/age"
-
 	"lockbox/internal/format"
 	"lockbox/internal/seal"
+	"lockbox/internal/sealtest"
 	"lockbox/internal/store"
 )
 
@@ -18,31 +16,13 @@ var suites = []format.Suite{format.SuiteNone, format.SuiteSigned, format.SuiteEn
 
 var testSigner = seal.NewSigner(ed25519.NewKeyFromSeed(bytes.Repeat([]byte("s"), 32)))
 
-// clearKey is a key slot that costs nothing to open.
-type clearKey struct{}
-
-func (clearKey) Wrap(fileKey []byte) ([]*age.Stanza, error) {
-	return []*age.Stanza{{Type: "test", Body: fileKey}}, nil
-}
-
-func (clearKey) Unwrap(stanzas []*age.Stanza) ([]byte, error) {
-	if stanzas[0].Type != "test" {
-		return nil, age.ErrIncorrectIdentity
-	}
-	return stanzas[0].Body, nil
-}
-
-func unlock(context.Context, []seal.Slot) ([]seal.Identity, error) {
-	return []seal.Identity{clearKey{}}, nil
-}
-
 func protect(o *store.Options, c *store.CreateOptions, s format.Suite) {
 	if s.Signed() {
 		o.SignKey = testSigner
 	}
 	if s.Encrypted() {
-		o.Unlock = unlock
-		c.Slots = []seal.NewSlot{{Recipient: clearKey{}, Label: "test"}}
+		o.Unlock = sealtest.Unlock
+		c.Slots = []seal.NewSlot{{Recipient: sealtest.ClearKey{}, Label: "test"}}
 	}
 }
 
@@ -62,7 +42,7 @@ func TestKeys(t *testing.T) {
 				t.Errorf("%v, %s: without a key: %v, %d items", suite, what, err, len(o.items))
 			}
 			for name, pin := range map[string]seal.PublicKey{"right": testSigner.Public(), "another": {1}} {
-				rep, err := Run(ctx, memFile{b: b}, Options{Unlock: unlock, Signers: []seal.PublicKey{pin}})
+				rep, err := Run(ctx, memFile{b: b}, Options{Unlock: sealtest.Unlock, Signers: []seal.PublicKey{pin}})
 				if ok := suite.Signed() && what == "whole" && name == "right"; ok != (err == nil) || !ok && !errors.Is(err, format.ErrAuth) {
 					t.Errorf("%v, %s, %s signer: %v", suite, what, name, err)
 				} else if ok && rep.Signer != pin {

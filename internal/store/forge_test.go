@@ -15,6 +15,7 @@ import (
 	"lockbox/internal/index"
 	"lockbox/internal/journal"
 	"lockbox/internal/seal"
+	"lockbox/internal/sealtest"
 	"lockbox/internal/verify"
 	"lockbox/internal/vfs"
 )
@@ -180,7 +181,7 @@ func TestForgery(t *testing.T) {
 				f.caught("a key directory of the forger's own", change(func(b []byte) {
 					s := *f.s
 					key, suite := f.forgersKey(&s)
-					d, err := newDir(key, []seal.NewSlot{{Recipient: clearKey{}, Label: "forger"}})
+					d, err := newDir(key, []seal.NewSlot{{Recipient: sealtest.ClearKey{}, Label: "forger"}})
 					if err != nil {
 						t.Fatal(err)
 					}

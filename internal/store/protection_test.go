@@ -6,11 +6,10 @@ import (
 	"crypto/ed25519"
 	"fmt"
 
-	"filippo.io/age"
-
 	"lockbox/internal/format"
 	"lockbox/internal/frames"
 	"lockbox/internal/seal"
+	"lockbox/internal/sealtest"
 )
 
 // Keys that only tests have.
@@ -31,20 +30,6 @@ func unlockWith(identity string) seal.Unlock {
 	}
 }
 
-// clearKey locks nothing: it lets tests open archives thousands of times without the cost of real keys.
-type clearKey struct{}
-
-func (clearKey) Wrap(fileKey []byte) ([]*age.Stanza, error) {
-	return []*age.Stanza{{Type: "test", Body: fileKey}}, nil
-}
-
-func (clearKey) Unwrap(stanzas []*age.Stanza) ([]byte, error) {
-	if stanzas[0].Type != "test" {
-		return nil, age.ErrIncorrectIdentity
-	}
-	return stanzas[0].Body, nil
-}
-
 // slotFor is a slot that testIdentity opens, when recipient is testRecipient.
 func slotFor(recipient string) seal.NewSlot {
 	r, err := seal.ParseRecipient(recipient, seal.UI{})
@@ -60,9 +45,9 @@ func Protect(o *Options, c *CreateOptions, s format.Suite) {
 		o.SignKey, o.Signers = testSigner, []seal.PublicKey{testSigner.Public()}
 	}
 	if s.Encrypted() {
-		o.Unlock = func(context.Context, []seal.Slot) ([]seal.Identity, error) { return []seal.Identity{clearKey{}}, nil }
+		o.Unlock = sealtest.Unlock
 		if c != nil {
-			c.Slots = []seal.NewSlot{{Recipient: clearKey{}, Label: "test"}}
+			c.Slots = []seal.NewSlot{{Recipient: sealtest.ClearKey{}, Label: "test"}}
 		}
 	}
 }
