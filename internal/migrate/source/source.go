@@ -1,0 +1,80 @@
+package source
+
+import (
+	"context"
+	"io"
+	"iter"
+
+	"lockbox/internal/index"
+	"lockbox/internal/pathsafe"
+)
+
+// Input is the file that holds an old archive. It is only ever read.
+type Input struct {
+	io.ReaderAt
+	Size int64
+	Name string // for messages, and for the names that formats like gzip derive from it
+}
+
+// Options says how to read an old archive.
+type Options struct {
+	// Passphrase returns the passphrase of a protected archive. It is called at most once, when one is needed; nil
+	// means that none can be had. The caller wipes what it returned after Close.
+	Passphrase func() ([]byte, error)
+	RawKey     []byte // the content key itself, of formats that have such keys
+	Identities []byte // private keys, in the form the format uses
+	Encoding   string // of names that do not say theirs, as IANA calls it; "" is the format's own
+	AllowLoss  bool   // take an older or partial state where the newest is damaged; Info.Notes names what was taken
+
+	MaxKDFMemory int64 // bytes that deriving a key may take, 0 is a default
+	MaxKDFTime   uint32
+}
+
+// Verdict is what a probe says of an input.
+type Verdict struct {
+	Format    string // such as "zip" or "tar.gz"; "" when it is not the prober's
+	Supported bool
+	Detail    string // of a dialect that is not supported: what is known about it
+}
+
+// Info is what is known of an old archive as a whole.
+type Info struct {
+	Format    string
+	Encrypted bool // names or contents were encrypted
+	Signed    bool
+	Signer    string // who signed, in the format's way of saying it; it was verified
+	Padded    bool
+	// Random says that entries' contents can be opened in any order, by several goroutines at once, until Close.
+	// Otherwise an entry's content can be opened once, and read until the iteration goes on.
+	Random  bool
+	Entries int64 // -1 when only reading tells
+	Bytes   int64 // of contents, -1 when only reading tells
+	// Notes are facts about the archive as a whole that its owner has to know; Lost are those of them that say what
+	// the new archive will not have.
+	Notes, Lost []string
+}
+
+// Entry is one entry of an old archive.
+type Entry struct {
+	Name string // as the old archive has it, any bytes
+	// Entry is what will be stored: path, kind and metadata. Size is the file's length with its holes, -1 when
+	// only reading tells. Content, LinkGroup and XattrsContent are 0.
+	Entry index.Entry
+	// LinkTo is the path of an earlier entry of which this one is a hard link. Then there is no content.
+	LinkTo pathsafe.Path
+	// Open opens the content of a file: what Entry.Sparse calls data, without the holes. Reading ends in io.EOF only
+	// when everything that the format can check was checked.
+	Open func() (io.ReadCloser, error)
+	Lost []string // what of the entry cannot be carried over
+	Err  error    // the entry cannot be taken at all; of the rest only Name means anything
+}
+
+// Archive is an open old archive.
+type Archive interface {
+	Info() Info
+	// Entries reads the archive from its beginning. It may be called again when an earlier iteration is over. An error
+	// is the last thing it yields and says that the archive itself cannot be read further; what is wrong with one
+	// entry is in the entry.
+	Entries(ctx context.Context) iter.Seq2[*Entry, error]
+	Close() error
+}
