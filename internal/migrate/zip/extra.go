@@ -1,0 +1,209 @@
+package zip
+
+import (
+	"hash/crc32"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/text/encoding/charmap"
+
+	"lockbox/internal/format"
+	"lockbox/internal/index"
+)
+
+// Systems that an entry may have been made on.
+const (
+	hostFAT  = 0
+	hostUnix = 3
+	hostHPFS = 6
+	hostNTFS = 10
+	hostMVS  = 11 // some programs mean NTFS
+	hostVFAT = 14
+	hostOSX  = 19
+)
+
+func unixHost(host uint8) bool { return host == hostUnix || host == hostOSX }
+
+func dosHost(host uint8) bool {
+	return host == hostFAT || host == hostHPFS || host == hostNTFS || host == hostMVS || host == hostVFAT
+}
+
+// name is the entry's name in UTF-8, as far as it is known how it is written.
+func (a *archive) name(h *header) (string, error) {
+	if f, ok := field(h.extra, 0x7075); ok && len(f) > 5 && f[0] == 1 && le.Uint32([]byte(f[1:5])) == crc32.ChecksumIEEE([]byte(h.raw)) && utf8.ValidString(f[5:]) {
+		return f[5:], nil
+	}
+	switch {
+	case h.flags&flagUTF8 != 0:
+		return h.raw, nil
+	case a.names != nil:
+		return a.names.NewDecoder().String(h.raw)
+	case ascii(h.raw), unixHost(h.madeBy) && utf8.ValidString(h.raw):
+		return h.raw, nil
+	}
+	return charmap.CodePage437.NewDecoder().String(h.raw)
+}
+
+func ascii(s string) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
+// Kinds of files in Unix modes.
+const (
+	modeKind    = 0o170000
+	modeFIFO    = 0o010000
+	modeChar    = 0o020000
+	modeDir     = 0o040000
+	modeBlock   = 0o060000
+	modeRegular = 0o100000
+	modeSymlink = 0o120000
+	modeSocket  = 0o140000
+)
+
+// Bits of DOS attributes.
+const (
+	dosReadOnly = 1 << 0
+	dosDir      = 1 << 4
+	dosKept     = dosReadOnly | 1<<1 | 1<<2 | 1<<5 // and hidden, system, archive
+)
+
+// describe fills in what the headers say of an entry: kind, mode, times, owners.
+func describe(h *header, l local, e *index.Entry) (lost []string) {
+	dir := h.raw != "" && h.raw[len(h.raw)-1] == '/'
+	mode := uint32(0)
+	if unixHost(h.madeBy) {
+		mode = h.attrs >> 16
+	}
+	e.Kind = index.File
+	switch mode & modeKind {
+	case modeDir:
+		e.Kind = index.Dir
+	case modeSymlink:
+		e.Kind = index.Symlink
+	case modeFIFO:
+		e.Kind = index.FIFO
+	case modeChar:
+		e.Kind = index.CharDevice
+	case modeBlock:
+		e.Kind = index.BlockDevice
+	case modeSocket:
+		e.Kind = index.Socket
+	case 0:
+		if dir || dosHost(h.madeBy) && h.attrs&dosDir != 0 {
+			e.Kind = index.Dir
+		}
+	}
+	if e.Mode = mode & 0o7777; mode == 0 {
+		switch {
+		case e.Kind == index.Dir:
+			e.Mode = 0o755
+		case dosHost(h.madeBy) && h.attrs&dosReadOnly != 0:
+			e.Mode = 0o444
+		default:
+			e.Mode = 0o644
+		}
+	}
+	if dosHost(h.madeBy) && h.attrs&dosKept != 0 {
+		e.HasWinAttrs, e.WinAttrs = true, uint64(h.attrs&dosKept)
+	}
+	e.HasMtime, e.MtimeSec = true, dosTime(h.dosDate, h.dosTime).Unix()
+	for _, extra := range []string{h.extra, l.extra} {
+		owners(extra, e)
+		times(extra, e)
+	}
+	if h.comment != "" {
+		lost = append(lost, "its comment")
+	}
+	return lost
+}
+
+// dosTime is a time of ZIP's own kind: the clock on the wall wherever the archive was made, in steps of two seconds.
+func dosTime(d, t uint16) time.Time {
+	return time.Date(1980+int(d>>9), time.Month(d>>5&15), int(d&31), int(t>>11), int(t>>5&63), int(t&31)*2, 0, time.Local)
+}
+
+// times reads the fields that know better than the header. The finest one counts.
+func times(extra string, e *index.Entry) {
+	if f, ok := field(extra, 0x5855); ok && len(f) >= 8 {
+		e.MtimeSec, e.MtimeNsec = int64(int32(le.Uint32([]byte(f[4:8])))), 0
+	}
+	if f, ok := field(extra, 0x5455); ok && len(f) >= 5 && f[0]&1 != 0 {
+		e.MtimeSec, e.MtimeNsec = int64(int32(le.Uint32([]byte(f[1:5])))), 0
+	}
+	f, ok := field(extra, 0x000a)
+	if !ok || len(f) < 4 {
+		return
+	}
+	for f = f[4:]; len(f) >= 4; {
+		tag, n := le.Uint16([]byte(f[:2])), int(le.Uint16([]byte(f[2:4])))
+		if n > len(f)-4 {
+			return
+		}
+		if tag == 1 && n >= 24 {
+			if m := le.Uint64([]byte(f[4:12])); m != 0 {
+				e.MtimeSec, e.MtimeNsec = fileTime(m)
+			}
+			if c := le.Uint64([]byte(f[20:28])); c != 0 {
+				e.HasBirth = true
+				e.BirthSec, e.BirthNsec = fileTime(c)
+			}
+		}
+		f = f[4+n:]
+	}
+}
+
+// fileTime is a time of NTFS: units of 100 ns since 1601.
+func fileTime(t uint64) (sec int64, nsec uint32) {
+	return int64(t/1e7) - 11644473600, uint32(t%1e7) * 100
+}
+
+// owners reads who owned the file, by number; ZIP has no names of users.
+func owners(extra string, e *index.Entry) {
+	set := func(uid, gid uint64) { e.HasOwner, e.UID, e.GID = true, uid, gid }
+	short := func(f string) { set(uint64(le.Uint16([]byte(f[:2]))), uint64(le.Uint16([]byte(f[2:4])))) }
+	if f, ok := field(extra, 0x5855); ok && len(f) >= 12 {
+		short(f[8:])
+	}
+	if f, ok := field(extra, 0x7855); ok && len(f) >= 4 {
+		short(f)
+	}
+	if f, ok := field(extra, 0x756e); ok && len(f) >= 14 && crc32.ChecksumIEEE([]byte(f[4:])) == le.Uint32([]byte(f[:4])) {
+		short(f[10:])
+		e.Mode = uint32(le.Uint16([]byte(f[4:6]))) & 0o7777
+	}
+	if f, ok := field(extra, 0x7875); ok && len(f) >= 3 && f[0] == 1 {
+		uid, rest, ok := number(f[1:])
+		if !ok {
+			return
+		}
+		if gid, _, ok := number(rest); ok {
+			set(uid, gid)
+		}
+	}
+}
+
+// number reads a number with its length before it.
+func number(f string) (v uint64, rest string, ok bool) {
+	if f == "" || f[0] == 0 || f[0] > 8 || len(f) < 1+int(f[0]) {
+		return 0, "", false
+	}
+	n := int(f[0])
+	for i := n; i > 0; i-- {
+		v = v<<8 | uint64(f[i])
+	}
+	return v, f[1+n:], true
+}
+
+// target makes a symbolic link of an entry whose content is where it leads.
+func target(e *index.Entry, b []byte) error {
+	if len(b) == 0 || len(b) > format.MaxTarget {
+		return corrupt(-1, "the symbolic link leads nowhere, or its target is too long")
+	}
+	e.Target, e.Size = string(b), 0
+	return nil
+}

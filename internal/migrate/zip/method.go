@@ -1,0 +1,180 @@
+package zip
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+
+	"github.com/klauspost/compress/flate"
+	"github.com/ulikunitz/xz/lzma"
+
+	"lockbox/internal/migrate/unpack"
+)
+
+// methods names those that ZIP has numbers for.
+var methods = map[uint16]string{
+	1: "Shrink", 2: "Reduce", 3: "Reduce", 4: "Reduce", 5: "Reduce", 6: "Implode", 10: "PKWARE's imploding", 16: "IBM z/OS CMPSC",
+	18: "IBM TERSE", 19: "IBM LZ77", 94: "MP3", 96: "JPEG", 97: "WavPack", 98: "PPMd",
+}
+
+// maxWindow bounds what a decoder may look back to, and with it the memory of each.
+const maxWindow = 128 << 20
+
+// errUnknownMethod names a method that is not read.
+func errUnknownMethod(m uint16) error {
+	if name := methods[m]; name != "" {
+		return fmt.Errorf("it is compressed by %s (method %d), which is not read", name, m)
+	}
+	return fmt.Errorf("it is compressed by method %d, which is unknown", m)
+}
+
+// decompress undoes a method.
+func decompress(method uint16, h *header, r io.Reader) (io.Reader, error) {
+	switch method {
+	case 0:
+		return r, nil
+	case 8:
+		return flate.NewReader(r), nil
+	case 9:
+		return newInflate64(r.(io.ByteReader)), nil
+	case 12:
+		return unpack.NewReader("bzip2", r, maxWindow)
+	case 20, 93:
+		return unpack.NewReader("zstd", r, maxWindow)
+	case 95:
+		return unpack.NewReader("xz", r, maxWindow)
+	case 14:
+		return newLZMA(h, r)
+	}
+	return nil, errUnknownMethod(method)
+}
+
+// newLZMA reads ZIP's head of LZMA data and gives the decoder the one that it knows. A window larger than the file is
+// never needed.
+func newLZMA(h *header, r io.Reader) (io.Reader, error) {
+	var head [9]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return nil, noEOF(err, -1)
+	}
+	if le.Uint16(head[2:]) != 5 {
+		return nil, corrupt(-1, "the head of its LZMA data has %d bytes of properties, not 5", le.Uint16(head[2:]))
+	}
+	window := max(min(int64(le.Uint32(head[5:])), h.size), lzma.MinDictCap)
+	if window > maxWindow {
+		return nil, fmt.Errorf("its LZMA data need a window of %d bytes, more than %d", window, maxWindow)
+	}
+	var b [13]byte
+	b[0] = head[4]
+	le.PutUint32(b[1:], uint32(window))
+	size := uint64(h.size)
+	if h.flags&flagEOS != 0 {
+		size = 1<<64 - 1
+	}
+	le.PutUint64(b[5:], size)
+	d, err := lzma.ReaderConfig{DictCap: int(window)}.NewReader(io.MultiReader(bytes.NewReader(b[:]), r))
+	if err != nil {
+		return nil, corrupt(-1, "its LZMA data: %v", err)
+	}
+	return d, nil
+}
+
+// content reads an entry's bytes and, at their end, holds length and check sum against what the archive says.
+type content struct {
+	h       *header
+	packed  io.Reader // what the decoder reads from
+	r       io.Reader
+	sum     hash.Hash32 // nil when another code stands for it
+	n       int64
+	err     error
+	closing io.Closer
+}
+
+func (a *archive) open(h *header, l local) (io.ReadCloser, error) {
+	section := io.NewSectionReader(a.in, l.data, h.packed)
+	packed, method, err := a.decrypted(h, l, section)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := packed.(io.ByteReader); !ok {
+		packed = bufio.NewReaderSize(packed, 16<<10) // so that no decoder reads further than it must
+	}
+	c := &content{h: h, packed: packed, sum: crc32.NewIEEE()}
+	if h.method == methodAES {
+		if f, err := parseAES(h.extra); err == nil && f.version == 2 {
+			c.sum = nil
+		}
+	}
+	if c.r, err = decompress(method, h, packed); err != nil {
+		return nil, err
+	}
+	c.closing, _ = c.r.(io.Closer)
+	return c, nil
+}
+
+func (c *content) Read(p []byte) (int, error) {
+	if c.err != nil {
+		return 0, c.err
+	}
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	if c.n > c.h.size {
+		c.err = corrupt(c.h.off, "it is longer than the %d bytes that the archive says", c.h.size)
+		return 0, c.err
+	}
+	if c.sum != nil {
+		c.sum.Write(p[:n])
+	}
+	if err != nil {
+		if errors.Is(err, io.EOF) {
+			err = c.end()
+		} else {
+			err = damaged(c.h, err)
+		}
+		c.err = err
+	}
+	return n, err
+}
+
+// end is io.EOF when all is well.
+func (c *content) end() error {
+	if c.n != c.h.size {
+		return corrupt(c.h.off, "it has %d bytes, the archive says %d", c.n, c.h.size)
+	}
+	// What is left was not part of the data; reading it also lets the cipher check its code.
+	var b [512]byte
+	left := 0
+	for {
+		n, err := c.packed.Read(b[:])
+		left += n
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return damaged(c.h, err)
+		}
+		if left > len(b) {
+			break
+		}
+	}
+	if left > 0 {
+		return corrupt(c.h.off, "more bytes follow its compressed data")
+	}
+	if c.sum != nil && c.sum.Sum32() != c.h.crc {
+		return corrupt(c.h.off, "its check sum is %08x, the archive says %08x", c.sum.Sum32(), c.h.crc)
+	}
+	return io.EOF
+}
+
+func (c *content) Close() error {
+	if c.err == nil {
+		c.err = errors.New("closed")
+	}
+	if c.closing != nil {
+		return c.closing.Close()
+	}
+	return nil
+}
