@@ -27,6 +27,7 @@ type Options struct {
 	AllowLoss  bool   // take an older or partial state where the newest is damaged; Info.Notes names what was taken
 
 	MaxEntries   int64 // refuse (ErrLimit) an archive with more; 0 is no bound
+	MaxBytes     int64 // refuse (ErrLimit) to decompress more than this of an archive that is one stream; 0 is no bound
 	MaxKDFMemory int64 // bytes that deriving a key may take, 0 is a default
 	MaxKDFTime   uint32
 }
@@ -47,7 +48,9 @@ type Info struct {
 	Padded    bool
 	// Random says that entries' contents can be opened in any order, by several goroutines at once, until Close.
 	// Otherwise an entry's content can be opened once, and read until the iteration goes on.
-	Random  bool
+	Random bool
+	// Repeats says that a path may come again and then stands for a later state of the same thing, as in tar.
+	Repeats bool
 	Entries int64 // -1 when only reading tells
 	Bytes   int64 // of contents, -1 when only reading tells
 	// Notes are facts about the archive as a whole that its owner has to know; Lost are those of them that say what

@@ -10,7 +10,6 @@ import (
 	"io"
 
 	"github.com/klauspost/compress/flate"
-	"github.com/ulikunitz/xz/lzma"
 
 	"lockbox/internal/migrate/unpack"
 )
@@ -20,9 +19,6 @@ var methods = map[uint16]string{
 	1: "Shrink", 2: "Reduce", 3: "Reduce", 4: "Reduce", 5: "Reduce", 6: "Implode", 10: "PKWARE's imploding", 16: "IBM z/OS CMPSC",
 	18: "IBM TERSE", 19: "IBM LZ77", 94: "MP3", 96: "JPEG", 97: "WavPack", 98: "PPMd",
 }
-
-// maxWindow bounds what a decoder may look back to, and with it the memory of each.
-const maxWindow = 128 << 20
 
 // errUnknownMethod names a method that is not read.
 func errUnknownMethod(m uint16) error {
@@ -42,11 +38,11 @@ func decompress(method uint16, h *header, r io.Reader) (io.Reader, error) {
 	case 9:
 		return newInflate64(r.(io.ByteReader)), nil
 	case 12:
-		return unpack.NewReader("bzip2", r, maxWindow)
+		return unpack.NewReader("bzip2", r, 0)
 	case 20, 93:
-		return unpack.NewReader("zstd", r, maxWindow)
+		return unpack.NewReader("zstd", r, 0)
 	case 95:
-		return unpack.NewReader("xz", r, maxWindow)
+		return unpack.NewReader("xz", r, 0)
 	case 14:
 		return newLZMA(h, r)
 	}
@@ -63,23 +59,15 @@ func newLZMA(h *header, r io.Reader) (io.Reader, error) {
 	if le.Uint16(head[2:]) != 5 {
 		return nil, corrupt(-1, "the head of its LZMA data has %d bytes of properties, not 5", le.Uint16(head[2:]))
 	}
-	window := max(min(int64(le.Uint32(head[5:])), h.size), lzma.MinDictCap)
-	if window > maxWindow {
-		return nil, fmt.Errorf("its LZMA data need a window of %d bytes, more than %d", window, maxWindow)
-	}
 	var b [13]byte
 	b[0] = head[4]
-	le.PutUint32(b[1:], uint32(window))
+	le.PutUint32(b[1:], uint32(max(min(int64(le.Uint32(head[5:])), h.size), 4<<10)))
 	size := uint64(h.size)
 	if h.flags&flagEOS != 0 {
 		size = 1<<64 - 1
 	}
 	le.PutUint64(b[5:], size)
-	d, err := lzma.ReaderConfig{DictCap: int(window)}.NewReader(io.MultiReader(bytes.NewReader(b[:]), r))
-	if err != nil {
-		return nil, corrupt(-1, "its LZMA data: %v", err)
-	}
-	return d, nil
+	return unpack.NewReader("lzma", io.MultiReader(bytes.NewReader(b[:]), r), 0)
 }
 
 // content reads an entry's bytes and, at their end, holds length and check sum against what the archive says.

@@ -1,0 +1,71 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"lockbox/internal/format"
+	"lockbox/internal/migrate/source"
+	"lockbox/internal/migrate/tar"
+	"lockbox/internal/migrate/unpack"
+	"lockbox/internal/migrate/zip"
+)
+
+// formats are those that can be read. Each looks at the content and says whether it is its own; the first that does gets
+// it, so what is known by its first bytes comes before what is known by its end.
+var formats = []struct {
+	probe func(source.Input) source.Verdict
+	open  func(context.Context, source.Input, source.Options) (source.Archive, error)
+}{
+	{tar.Probe, tar.Open},
+	{zip.Probe, zip.Open},
+}
+
+// ErrUnknown is the kind of an input that is no archive of a format that can be read.
+var ErrUnknown = errors.New("it is no archive of a format that can be migrated")
+
+// Probe says what an input is. Its content decides, never its name.
+func Probe(in source.Input) (v source.Verdict) {
+	v, _ = probe(in)
+	return v
+}
+
+// probe also returns which of formats it is, -1 for none.
+func probe(in source.Input) (source.Verdict, int) {
+	for i, f := range formats {
+		var v source.Verdict
+		if guard(func() error { v = f.probe(in); return nil }) == nil && v.Format != "" {
+			return v, i
+		}
+	}
+	head := make([]byte, unpack.HeadLen)
+	n, _ := in.ReadAt(head, 0) // what cannot be read is nothing that is known
+	if kind := unpack.Probe(head[:n]); kind != "" {
+		return source.Verdict{Format: kind, Detail: "compressed data that hold no archive of a format that can be migrated"}, -1
+	}
+	return source.Verdict{}, -1
+}
+
+// open opens an input as what it is.
+func open(ctx context.Context, in source.Input, o source.Options) (a source.Archive, err error) {
+	v, i := probe(in)
+	switch {
+	case v.Format == "":
+		return nil, ErrUnknown
+	case !v.Supported:
+		return nil, fmt.Errorf("%w: it is %s: %s", ErrUnknown, v.Format, v.Detail)
+	}
+	err = guard(func() (err error) { a, err = formats[i].open(ctx, in, o); return err })
+	return a, err
+}
+
+// guard turns a panic of a decoder, ours or a library's, into damage.
+func guard(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = format.Corrupt("old archive", -1, "its decoder gave up: %v", p)
+		}
+	}()
+	return f()
+}

@@ -1,0 +1,372 @@
+package tar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+
+	"lockbox/internal/index"
+	"lockbox/internal/migrate/source"
+	"lockbox/internal/migrate/unpack"
+)
+
+// suffixes are what names of compressed archives end in.
+var suffixes = map[string]string{"": "tar", "gzip": "tar.gz", "bzip2": "tar.bz2", "xz": "tar.xz", "zstd": "tar.zst", "lz4": "tar.lz4", "lzip": "tar.lz", "lzma": "tar.lzma"}
+
+// Probe says whether an input is a tar archive, compressed or not.
+func Probe(in source.Input) source.Verdict {
+	kind, ok := probe(in)
+	if !ok {
+		return source.Verdict{}
+	}
+	return source.Verdict{Format: suffixes[kind], Supported: true}
+}
+
+// probe finds the compression of a tar archive.
+func probe(in source.Input) (kind string, ok bool) {
+	head := make([]byte, blockSize)
+	n, _ := in.ReadAt(head, 0) // what cannot be read is no tar archive
+	if isHeader(head[:n]) {
+		return "", true
+	}
+	if kind = unpack.Probe(head[:n]); suffixes[kind] == "" || kind == "" {
+		return "", false
+	}
+	t, err := open(in, kind, source.Options{})
+	if err != nil {
+		return "", false
+	}
+	defer t.close()
+	b, err := t.block()
+	if err != nil {
+		return "", false
+	}
+	if isZero(b) { // an archive of nothing
+		b, err = t.block()
+		return kind, err == nil && isZero(b)
+	}
+	return kind, isHeader(b)
+}
+
+type archive struct {
+	in   source.Input
+	o    source.Options
+	kind string
+	info source.Info
+	seen map[string]bool // notes that were made
+}
+
+// Open opens a tar archive.
+func Open(_ context.Context, in source.Input, o source.Options) (source.Archive, error) {
+	kind, ok := probe(in)
+	if !ok {
+		return nil, corrupt(0, "no header stands at its beginning")
+	}
+	return &archive{in: in, o: o, kind: kind, seen: make(map[string]bool), info: source.Info{
+		Format: suffixes[kind], Random: kind == "", Repeats: true, Entries: -1, Bytes: -1,
+	}}, nil
+}
+
+func (a *archive) Info() source.Info { return a.info }
+
+func (a *archive) Close() error { return nil }
+
+// note says something of the whole archive, once however often it is read.
+func (a *archive) note(list *[]string, text string) {
+	if !a.seen[text] {
+		a.seen[text] = true
+		*list = append(*list, text)
+	}
+}
+
+// Entries implements source.Archive.
+func (a *archive) Entries(ctx context.Context) iter.Seq2[*source.Entry, error] {
+	return func(yield func(*source.Entry, error) bool) {
+		t, err := open(a.in, a.kind, a.o)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer t.close()
+		if err := a.read(ctx, t, yield); err != nil {
+			yield(nil, err)
+		}
+	}
+}
+
+// read reads archives, one behind the other, to the end of the input. It returns nil also when yield wants no more.
+func (a *archive) read(ctx context.Context, t *stream, yield func(*source.Entry, error) bool) error {
+	global := map[string]string{}
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		e, next, err := a.next(t, global)
+		switch {
+		case errors.Is(err, errEnd):
+			more, err := a.after(t)
+			if err != nil || !more {
+				return err
+			}
+			clear(global)
+			continue
+		case err != nil:
+			return err
+		}
+		if e != nil && (e.Err != nil || !e.Entry.Path.IsZero()) && !yield(e, nil) {
+			return nil
+		}
+		if err := t.skipTo(next); err != nil {
+			return err
+		}
+	}
+}
+
+// errEnd is the end of an archive.
+var errEnd = errors.New("end of archive")
+
+// after looks at what follows the end: more says that it is another archive.
+func (a *archive) after(t *stream) (more bool, err error) {
+	for {
+		b, err := t.block()
+		switch {
+		case errors.Is(err, io.EOF):
+			return false, nil
+		case err != nil:
+			if t.ra != nil && t.at == t.size {
+				a.note(&a.info.Lost, "bytes that follow the end of the archive")
+				return false, nil
+			}
+			return false, err
+		case isZero(b):
+			continue
+		case isHeader(b):
+			a.note(&a.info.Notes, "further archives follow the first; their entries are taken, too (tar reads them with --ignore-zeros)")
+			t.unread()
+			return true, nil
+		}
+		a.note(&a.info.Lost, "bytes that follow the end of the archive")
+		if t.ra != nil {
+			return false, nil
+		}
+		_, err = io.Copy(io.Discard, t.r) // its check sums
+		return false, err
+	}
+}
+
+// next reads the headers of one entry. after is where what follows it begins. No entry and no error: only something that
+// was said of the archive.
+func (a *archive) next(t *stream, global map[string]string) (e *source.Entry, after int64, err error) {
+	var x extended
+	for {
+		at := t.at
+		b, err := t.block()
+		if errors.Is(err, io.EOF) {
+			return nil, 0, corrupt(at, "the archive's end is missing: it is cut short")
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		if isZero(b) {
+			if x.records != nil || x.name != "" || x.link != "" {
+				return nil, 0, corrupt(at, "the archive ends behind an extended header")
+			}
+			return nil, 0, errEnd
+		}
+		h, err := parse(b, at)
+		if err != nil {
+			return nil, 0, err
+		}
+		h.sparse = []byte(string(h.sparse)) // the block is used again
+		switch h.kind {
+		case typePax, typeSunPax, typeGlobal, typeLongName, typeLongLink:
+			if h.size > maxExtended {
+				return nil, 0, corrupt(at, "an extended header of %d bytes is longer than any program writes", h.size)
+			}
+			s, err := t.bytes(h.size)
+			if err != nil {
+				return nil, 0, err
+			}
+			switch h.kind {
+			case typeLongName:
+				x.name = strings.TrimRight(s, "\x00")
+			case typeLongLink:
+				x.link = strings.TrimRight(s, "\x00")
+			case typeGlobal:
+				g := extended{records: global}
+				if err := g.parsePax(s, at); err != nil {
+					return nil, 0, err
+				}
+				if c := global["comment"]; c != "" {
+					a.note(&a.info.Notes, fmt.Sprintf("its comment is %q", c))
+				}
+			default:
+				if err := x.parsePax(s, at); err != nil {
+					return nil, 0, err
+				}
+			}
+			continue
+		}
+		return a.entry(t, &h, &x, x.over(global), at)
+	}
+}
+
+// entry makes an entry of its headers.
+func (a *archive) entry(t *stream, h *header, x *extended, records map[string]string, at int64) (*source.Entry, int64, error) {
+	e := &source.Entry{}
+	if x.name != "" {
+		h.name = x.name
+	}
+	if x.link != "" {
+		h.link = x.link
+	}
+	var bad error
+	e.Lost, bad = apply(records, h, &e.Entry, at)
+	if n := records["GNU.sparse.name"]; n != "" {
+		h.name = n
+	}
+	e.Name = h.name
+	if headerOnly(h.kind) {
+		h.size = 0
+	}
+	// Where the next header stands is known now, whatever is wrong with this entry.
+	data := t.at
+	var list []piece
+	real, used, sparse := int64(0), int64(0), false
+	if h.kind == typeSparse && h.gnu {
+		if _, ok := records["GNU.sparse.major"]; !ok {
+			sparse, real = true, h.real
+			var err error
+			if list, err = oldPieces(t, h); err != nil {
+				return nil, 0, noEOF(err, t.at)
+			}
+			data = t.at
+		}
+	}
+	after := data + (h.size+blockSize-1)/blockSize*blockSize
+	if bad == nil && !sparse {
+		list, real, used, sparse, bad = paxPieces(t, records, x.pieces, h.size)
+	}
+	if bad == nil && used > h.size {
+		bad = corrupt(at, "the map of a sparse file is longer than its data")
+	}
+	if bad == nil {
+		bad = a.describe(e, h)
+	}
+	if bad == nil && e.Entry.Kind == index.File && e.LinkTo.IsZero() {
+		e.Entry.Size = h.size
+		if sparse {
+			e.Entry.Size = real
+			e.Entry.Sparse, bad = runs(list, real, h.size-used, at)
+		}
+		a.content(e, t, data+used, h.size-used)
+	}
+	if bad == nil && t.ra != nil && data+h.size > t.size {
+		bad = corrupt(t.size, "the archive is cut short inside it")
+	}
+	e.Err = bad
+	return e, after, nil
+}
+
+// headerOnly reports the kinds after which no data come, whatever the header's size says.
+func headerOnly(kind byte) bool {
+	switch kind {
+	case typeLink, typeSymlink, typeChar, typeBlock, typeDir, typeFIFO:
+		return true
+	}
+	return false
+}
+
+// describe fills in what a header says.
+func (a *archive) describe(e *source.Entry, h *header) (err error) {
+	en := &e.Entry
+	if en.Path, err = source.Path(h.name, true); err != nil {
+		return err
+	}
+	en.Mode = uint32(h.mode & 0o7777)
+	if h.uid >= 0 && h.gid >= 0 {
+		en.HasOwner, en.UID, en.GID = true, uint64(h.uid), uint64(h.gid)
+	} else {
+		e.Lost = append(e.Lost, "its owner, who has a negative number")
+	}
+	en.User, en.Group = h.user, h.group
+	switch h.kind {
+	case typeFile, typeOldFile, typeCont, typeSparse:
+		en.Kind = index.File
+		if h.kind == typeOldFile && strings.HasSuffix(h.name, "/") {
+			en.Kind = index.Dir
+		}
+	case typeLink:
+		en.Kind = index.File
+		if e.LinkTo, err = source.Path(h.link, true); err != nil {
+			return fmt.Errorf("the file that it is another name of: %w", err)
+		}
+		if e.LinkTo.IsZero() || e.LinkTo == en.Path {
+			return corrupt(-1, "it is another name of itself, or of nothing")
+		}
+	case typeSymlink:
+		en.Kind = index.Symlink
+		if en.Target = h.link; en.Target == "" {
+			return corrupt(-1, "the symbolic link leads nowhere")
+		}
+	case typeChar, typeBlock:
+		en.Kind = index.CharDevice
+		if h.kind == typeBlock {
+			en.Kind = index.BlockDevice
+		}
+		if h.major < 0 || h.minor < 0 {
+			return corrupt(-1, "its device number is negative")
+		}
+		en.HasDevice, en.Major, en.Minor = true, uint64(h.major), uint64(h.minor)
+	case typeDir, typeDump:
+		en.Kind = index.Dir
+	case typeFIFO:
+		en.Kind = index.FIFO
+	case typeVolume:
+		return errors.New("it is the label of the archive, and no file")
+	case typePart:
+		return errors.New("it is a file that another volume of the archive begins")
+	default:
+		return fmt.Errorf("it is of the unknown kind %q", h.kind)
+	}
+	if en.Path.IsZero() && en.Kind != index.Dir {
+		return errors.New("it is no directory, and has the name of the top")
+	}
+	return nil
+}
+
+// content gives a file n bytes at a position.
+func (a *archive) content(e *source.Entry, t *stream, at, n int64) {
+	if t.ra != nil {
+		in := a.in
+		e.Open = func() (io.ReadCloser, error) {
+			return io.NopCloser(&exact{r: io.NewSectionReader(in, at, n), left: n, at: at}), nil
+		}
+		return
+	}
+	b := &body{t: t, n: n}
+	e.Open = func() (io.ReadCloser, error) {
+		if t.at != at || b.closed {
+			return nil, errors.New("the archive was read on")
+		}
+		return b, nil
+	}
+}
+
+// exact makes the end of the file inside a content damage.
+type exact struct {
+	r        io.Reader
+	left, at int64
+}
+
+func (x *exact) Read(p []byte) (int, error) {
+	n, err := x.r.Read(p)
+	x.left -= int64(n)
+	if x.left > 0 {
+		err = noEOF(err, x.at)
+	}
+	return n, err
+}
