@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -359,23 +360,19 @@ func (r *run) take(e *source.Entry) (src store.Source, big, ok bool) {
 	}
 	src.Entry, src.LinkTo = e.Entry, e.LinkTo
 	if e.Open != nil && e.LinkTo.IsZero() {
+		src.Linkable = true
 		if r.rep.Info.Random {
-			src.Open = func() (store.Reader, index.Entry, error) { return r.open(e, e.Open) }
+			src.Open = func() (store.Reader, index.Entry, error) {
+				c, err := r.open(e.Open)
+				return c, e.Entry, err
+			}
+		} else if err := r.ahead(e, &src); err != nil {
+			if r.failed() == nil {
+				r.lose(lossOf(e.Name, err))
+			}
+			return src, false, false
 		} else {
-			head, rest, err := r.ahead(e)
-			if err != nil {
-				if r.failed() == nil {
-					r.lose(lossOf(e.Name, err))
-				}
-				return src, false, false
-			}
-			if big = rest != nil; !big {
-				src.Entry.Size += int64(len(head)) - src.Entry.DataSize()
-			} else {
-				src.Entry.Size = -1
-				src.Entry.Sparse = nil
-			}
-			src.Open = r.again(e, src.Entry.Size, head, rest)
+			big = src.Entry.Size < 0
 		}
 	}
 	for _, l := range e.Lost {
@@ -466,18 +463,21 @@ type content struct {
 	body io.ReadCloser
 }
 
-func (r *run) open(e *source.Entry, open func() (io.ReadCloser, error)) (*content, index.Entry, error) {
+func (r *run) open(open func() (io.ReadCloser, error)) (*content, error) {
 	c := &content{r: r}
-	err := guard(func() (err error) { c.body, err = open(); return err })
-	return c, e.Entry, err
+	return c, guard(func() (err error) { c.body, err = open(); return err })
 }
 
 func (c *content) Read(p []byte) (n int, err error) {
 	err = guard(func() (err error) { n, err = c.body.Read(p); return err })
-	if c.r.count(int64(n)) {
-		return n, err
+	if err != nil && err != io.EOF && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)) {
+		// Nobody is to take it for the end.
+		err = format.Corrupt("old archive", -1, "the data end too early: %v", err)
 	}
-	return 0, c.r.failed()
+	if !c.r.count(int64(n)) {
+		return 0, c.r.failed()
+	}
+	return n, err
 }
 
 func (c *content) Close() error { return guard(c.body.Close) }
@@ -510,24 +510,53 @@ func (r *run) count(n int64) bool {
 // aheadMax is how much of a content is read before the store has it, so that the archive can be read on meanwhile.
 const aheadMax = 1 << 20
 
-// ahead reads a content whole, or, when it is larger, its beginning and leaves the rest.
-func (r *run) ahead(e *source.Entry) (head []byte, rest io.ReadCloser, err error) {
-	c, _, err := r.open(e, e.Open)
+// ahead reads the content of an archive that has to be read in order, whole or, when it is larger, its beginning; then
+// the source's size is -1 and its content can be opened once.
+func (r *run) ahead(e *source.Entry, src *store.Source) error {
+	c, err := r.open(e.Open)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	n := e.Entry.DataSize()
 	if e.Entry.Size < 0 || n > aheadMax {
 		n = aheadMax
 	}
-	head = make([]byte, n+1)
+	head := make([]byte, n+1)
 	k, err := io.ReadFull(c, head)
-	switch {
-	case err == nil:
-		return head, c, nil
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return head[:k], nil, c.Close()
+	if err == nil {
+		src.Entry.Size, src.Entry.Sparse = -1, nil
+		src.Open = func() (store.Reader, index.Entry, error) {
+			if head == nil {
+				return nil, index.Entry{}, errors.New("its content can be read only once")
+			}
+			m := &memory{Reader: io.MultiReader(bytes.NewReader(head), c), Closer: c}
+			head = nil
+			return m, e.Entry, nil
+		}
+		return nil
 	}
-	_ = c.Close() // the other error counts
-	return nil, nil, err
+	if cerr := c.Close(); !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return err
+	} else if cerr != nil {
+		return cerr
+	}
+	if e.Entry.Size < 0 {
+		e.Entry.Size, src.Entry.Size = int64(k), int64(k)
+	} else if int64(k) != e.Entry.DataSize() {
+		return format.Corrupt("old archive", -1, "it has %d bytes, the archive says %d", k, e.Entry.DataSize())
+	}
+	head = head[:k]
+	src.Open = func() (store.Reader, index.Entry, error) {
+		return &memory{Reader: bytes.NewReader(head), Closer: io.NopCloser(nil)}, e.Entry, nil
+	}
+	return nil
 }
+
+// memory is a content that was read, or begun to be.
+type memory struct {
+	io.Reader
+	io.Closer
+}
+
+// Check implements store.Reader.
+func (*memory) Check() error { return nil }

@@ -32,6 +32,9 @@ type Source struct {
 	// that was stored of that one, of Entry only the path counts, and nothing is opened. If that one was left out, so
 	// is this. With Stored, the committed entry of the path, it is said whether that is the same.
 	LinkTo pathsafe.Path
+	// Linkable says that later sources may name this one in LinkTo although it has no LinkGroup: it gets one when the
+	// first of them comes. For whoever cannot know beforehand which files have further names.
+	Linkable bool
 }
 
 // reads reports whether the source is opened at all.
@@ -281,7 +284,7 @@ func (t *Tx) place(ctx context.Context, it *item, done func(Added)) error {
 			t.sum.PlainBytes += out.Bytes
 		}
 	}
-	if g := max(it.src.Entry.LinkGroup, it.entry.LinkGroup); g != 0 && it.src.LinkTo.IsZero() {
+	if g := max(it.src.Entry.LinkGroup, it.entry.LinkGroup); (g != 0 || it.src.Linkable) && it.src.LinkTo.IsZero() {
 		l := linkTarget{err: out.Err}
 		switch {
 		case out.Err != nil:

@@ -38,6 +38,17 @@ func (t *Tx) Commit(ctx context.Context) (Summary, error) {
 	return t.sum, nil
 }
 
+// CommitProven is Commit for the first transaction of a new archive. When all of it is on the device, and before it gets
+// its name, prove is called: it reads the archive through the handle, which shows what is being committed, and may refuse
+// it. Then nothing is left of it.
+func (t *Tx) CommitProven(ctx context.Context, prove func() error) (Summary, error) {
+	if t.a.temp == nil {
+		return Summary{}, errors.New("only an archive that has no name yet can be proven before it gets one")
+	}
+	t.prove = prove
+	return t.Commit(ctx)
+}
+
 func (t *Tx) commit(ctx context.Context) error {
 	a := t.a
 	if err := a.unchanged(); err != nil { // before the first node is written
@@ -144,7 +155,7 @@ func (t *Tx) publish(ctx context.Context, c *journal.Commit, roots [5]index.Root
 		return err
 	}
 	if a.temp != nil {
-		return a.publishNew(ctx, v)
+		return a.publishNew(ctx, v, t.prove)
 	}
 	if skip(wipeBeforePublish) {
 		for _, p := range c.Retire {
@@ -201,7 +212,7 @@ func (a *Archive) publishPair(ctx context.Context, v *view) error {
 
 // publishNew writes the first root of a created archive into all copies, syncs, and gives the file its
 // name (C10).
-func (a *Archive) publishNew(ctx context.Context, v *view) error {
+func (a *Archive) publishNew(ctx context.Context, v *view, prove func() error) error {
 	for pair := range 2 {
 		for n := range 2 {
 			if err := journal.WriteCopy(writerAt{a}, v.super, pair, n); err != nil {
@@ -211,6 +222,14 @@ func (a *Archive) publishNew(ctx context.Context, v *view) error {
 	}
 	if err := a.syncUnless(noSyncBeforeName); err != nil {
 		return err
+	}
+	if prove != nil {
+		if err := a.proven(v, prove); err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 	}
 	// The name becomes durable after it can be seen: until then readers wait for the publish lock.
 	err := lockWait(ctx, a.f, publishLock, true, 0)
@@ -239,6 +258,20 @@ func (a *Archive) publishNew(ctx context.Context, v *view) error {
 	// needs no repair; the archive is there all the same.
 	a.clean = journal.WriteMark(writerAt{a}, v.super) == nil
 	return nil
+}
+
+// proven lets somebody read the archive whose root v is before that is published.
+func (a *Archive) proven(v *view, prove func() error) error {
+	base, trusted := a.cur, a.trust.Load()
+	a.cur = v
+	a.trust.Store(&trust{v: v})
+	a.mu.Unlock() // reading takes it
+	defer func() {
+		a.mu.Lock()
+		a.cur = base
+		a.trust.Store(trusted)
+	}()
+	return prove()
 }
 
 // mirror brings the other pair up to date (C4): sync 3, then the clean mark, which needs none.

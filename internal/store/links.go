@@ -57,6 +57,19 @@ func (t *Tx) link(it *item) (bad, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if e.LinkGroup == 0 { // until now it had one name
+		if e.LinkGroup = t.NewLinkGroup(); e.LinkGroup == 0 {
+			return fmt.Errorf("%w: one transaction has no more numbers for hard links", ErrUnstorable), nil
+		}
+		// Its record is superseded by one with the number, and what that refers to is counted for both until then.
+		if !t.entries.put(&e) {
+			return fmt.Errorf("%w: its metadata is too much for a record", ErrUnstorable), nil
+		}
+		t.target(to, linkTarget{record: t.entries.ops[len(t.entries.ops)-1]})
+		if err := t.refer(&e, 1); err != nil {
+			return nil, err
+		}
+	}
 	e.Path = it.src.Entry.Path
 	it.entry = e
 	if it.same, err = t.isStored(it); it.same || err != nil {

@@ -54,6 +54,7 @@ type Tx struct {
 	regrouped map[uint64]bool              // numbers of committed link groups that this transaction's entries have
 
 	keys    *journal.KeyDir // the key directory to be written, or nil
+	prove   func() error    // of CommitProven
 	restage bool            // it does nothing but fill the stage set
 	sum     Summary
 	nodes   int64 // change of the bytes in nodes' extents

@@ -2,6 +2,8 @@ package tar
 
 import (
 	"bytes"
+	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -137,38 +139,102 @@ func (t *stream) leadingMap(size int64) (list []piece, used int64, err error) {
 	return list, used, nil
 }
 
-// runs makes an entry's map of data and holes of the pieces, whose data add up to stored bytes.
+// runs makes stretches of data and holes of the pieces, whose data add up to stored bytes.
 func runs(list []piece, real, stored, at int64) ([]index.SparseRun, error) {
-	var out []index.SparseRun
+	out := make([]index.SparseRun, 0, len(list)+1)
 	pos, data := int64(0), int64(0)
-	cur := index.SparseRun{}
+	last := index.SparseRun{}
 	for _, p := range list {
 		if p.off < pos || p.len > real-p.off {
 			return nil, corrupt(at, "the map of a sparse file has pieces out of order, or beyond its end")
 		}
-		if p.len == 0 {
-			continue
-		}
-		if hole := p.off - pos; hole > 0 {
-			cur.Hole = hole
-			out = append(out, cur)
-			cur = index.SparseRun{}
-		}
-		cur.Data += p.len
+		last.Hole = p.off - pos
+		out = append(out, last)
+		last = index.SparseRun{Data: p.len}
 		data += p.len
 		pos = p.off + p.len
 	}
 	if data != stored {
 		return nil, corrupt(at, "the pieces of a sparse file have %d bytes, its data %d", data, stored)
 	}
-	if hole := real - pos; hole > 0 {
-		cur.Hole = hole
+	last.Hole = real - pos
+	return append(out, last), nil
+}
+
+// filled reads data with zeros in those holes that a map of runs has and the one to be stored has not: it is bounded.
+type filled struct {
+	r    io.Reader
+	runs []index.SparseRun // what is left
+	kept []index.SparseRun
+	pos  int64 // in the file
+	at   int64 // where the first of kept begins
+	zero int64
+}
+
+// fill puts zeros into the data that r gives, where that is needed.
+func fill(r io.ReadCloser, runs, kept []index.SparseRun) io.ReadCloser {
+	holes := 0
+	for _, x := range runs {
+		if x.Hole > 0 {
+			holes++
+		}
 	}
-	if cur.Data > 0 || cur.Hole > 0 {
-		out = append(out, cur)
+	for _, x := range kept {
+		if x.Hole > 0 {
+			holes--
+		}
 	}
-	if len(out) == 0 || len(out) == 1 && out[0].Hole == 0 {
-		return nil, nil // nothing but data
+	if holes == 0 {
+		return r
 	}
-	return out, nil
+	return struct {
+		io.Reader
+		io.Closer
+	}{&filled{r: r, runs: slices.Clone(runs), kept: kept}, r}
+}
+
+// isKept reports whether the hole at a position is one that is stored as a hole. Positions only grow.
+func (f *filled) isKept(pos int64) bool {
+	for len(f.kept) > 0 {
+		hole := f.at + f.kept[0].Data
+		if hole >= pos {
+			return hole == pos && f.kept[0].Hole > 0
+		}
+		f.at = hole + f.kept[0].Hole
+		f.kept = f.kept[1:]
+	}
+	return false
+}
+
+func (f *filled) Read(p []byte) (int, error) {
+	for len(p) > 0 {
+		if f.zero > 0 {
+			n := min(int64(len(p)), f.zero)
+			clear(p[:n])
+			f.zero -= n
+			return int(n), nil
+		}
+		if len(f.runs) == 0 {
+			return f.r.Read(p) // nothing is left but its end
+		}
+		x := &f.runs[0]
+		if x.Data > 0 {
+			n, err := f.r.Read(p[:min(int64(len(p)), x.Data)])
+			x.Data -= int64(n)
+			f.pos += int64(n)
+			if err == io.EOF {
+				err = corrupt(f.pos, "the data of a sparse file end too early")
+				if n > 0 {
+					err = nil // the next call finds out what is missing
+				}
+			}
+			return n, err
+		}
+		if x.Hole > 0 && !f.isKept(f.pos) {
+			f.zero = x.Hole
+		}
+		f.pos += x.Hole
+		f.runs = f.runs[1:]
+	}
+	return 0, nil
 }

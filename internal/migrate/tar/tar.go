@@ -258,11 +258,10 @@ func (a *archive) entry(t *stream, h *header, x *extended, records map[string]st
 	}
 	if bad == nil && e.Entry.Kind == index.File && e.LinkTo.IsZero() {
 		e.Entry.Size = h.size
-		if sparse {
-			e.Entry.Size = real
-			e.Entry.Sparse, bad = runs(list, real, h.size-used, at)
-		}
 		a.content(e, t, data+used, h.size-used)
+		if sparse {
+			bad = holes(e, list, real, h.size-used, at)
+		}
 	}
 	if bad == nil && t.ra != nil && data+h.size > t.size {
 		bad = corrupt(t.size, "the archive is cut short inside it")
@@ -354,6 +353,24 @@ func (a *archive) content(e *source.Entry, t *stream, at, n int64) {
 		}
 		return b, nil
 	}
+}
+
+// holes makes a file sparse.
+func holes(e *source.Entry, list []piece, real, stored, at int64) error {
+	all, err := runs(list, real, stored, at)
+	if err != nil {
+		return err
+	}
+	e.Entry.Size, e.Entry.Sparse = real, index.FitSparse(all, index.MaxSparse)
+	open, kept := e.Open, e.Entry.Sparse
+	e.Open = func() (io.ReadCloser, error) {
+		r, err := open()
+		if err != nil {
+			return nil, err
+		}
+		return fill(r, all, kept), nil
+	}
+	return nil
 }
 
 // exact makes the end of the file inside a content damage.
