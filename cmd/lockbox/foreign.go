@@ -5,6 +5,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
+
+	"lockbox/internal/migrate"
+	"lockbox/internal/pathsafe"
+	"lockbox/internal/vfs"
 )
 
 // signature says by which bytes at which offset a format is known.
@@ -68,11 +73,58 @@ func foreignFailure(name string) error {
 		}
 	}
 	what := recognise(head[:n])
+	hint := migrateHint(name)
+	if what == "" && hint != "" {
+		what = "an archive of another format"
+	}
 	if what == "" {
 		f.err = fmt.Errorf("%s is not a lockbox archive", quoted(name))
 		return f
 	}
 	f.err = fmt.Errorf("%s is not a lockbox archive: it is %s", quoted(name), what)
-	f.hint = "this version reads its own format only: unpack the file with the program it was made with and add the result to a new archive"
+	if f.hint = hint; hint == "" {
+		f.hint = "it cannot be migrated: unpack the file with the program it was made with and add the result to a new archive"
+	}
 	return f
+}
+
+// migrateHint is the command that makes an archive of a file of another format, "" where there is none.
+func migrateHint(name string) string {
+	in, err := migrate.OpenInput(vfs.OS(), name)
+	if err != nil {
+		return ""
+	}
+	defer in.Close()
+	if v := migrate.Probe(in.Input); !v.Supported {
+		return ""
+	}
+	output := newArchiveName(name)
+	if output == name || !missingFile(output) {
+		output = strings.TrimSuffix(output, ".lbx") + "-new.lbx"
+	}
+	return fmt.Sprintf("lockbox migrate %s -o %s makes a lockbox of it", shellWord(name), shellWord(output))
+}
+
+// shellWord is a name as it can be put into a command line.
+func shellWord(s string) string {
+	q := pathsafe.Quote(s)
+	if strings.HasPrefix(q, "-") {
+		q = "./" + q
+	}
+	if strings.ContainsAny(q, " \t'\"$`\\!*?[](){}<>|&;#~") {
+		return "'" + strings.ReplaceAll(q, "'", `'\''`) + "'"
+	}
+	return q
+}
+
+// foreignKind says what a file looks like by its first bytes, or "".
+func foreignKind(name string) string {
+	f, err := os.Open(name)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	head := make([]byte, 512)
+	n, _ := io.ReadFull(f, head) // fewer are fine
+	return recognise(head[:n])
 }

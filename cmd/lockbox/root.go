@@ -41,6 +41,7 @@ var commandMakers = []struct {
 	{[]string{"list", "ls"}, newListCommand},
 	{[]string{"verify"}, newVerifyCommand},
 	{[]string{"recover"}, newRecoverCommand},
+	{[]string{"migrate"}, newMigrateCommand},
 	{[]string{"info"}, newInfoCommand},
 	{[]string{"remove", "rm"}, newRemoveCommand},
 	{[]string{"move", "mv"}, newMoveCommand},

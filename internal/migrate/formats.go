@@ -69,3 +69,18 @@ func guard(f func() error) (err error) {
 	}()
 	return f()
 }
+
+// Formats names what can be migrated.
+func Formats() []string {
+	return []string{"zip", "tar (also compressed by gzip, bzip2, xz, zstd, lz4 or lzip)"}
+}
+
+// KnownExtension reports whether files of a format that can be migrated are often called so.
+func KnownExtension(ext string) bool {
+	switch ext {
+	case ".zip", ".zipx", ".jar", ".tar", ".gz", ".tgz", ".bz2", ".tbz", ".tbz2", ".xz", ".txz", ".zst", ".tzst", ".lz4", ".lz", ".tlz", ".lzma",
+		".7z", ".rar", ".cpio", ".a", ".ar", ".deb", ".lbox", ".exe":
+		return true
+	}
+	return false
+}

@@ -51,6 +51,7 @@ type aesReader struct {
 	tail   io.Reader // what follows it
 	stream aesCTR
 	mac    hash.Hash
+	err    error // how it ended
 }
 
 // newAES opens size bytes: salt, two bytes that tell a wrong passphrase, ciphertext, code.
@@ -83,18 +84,21 @@ func newAES(r io.Reader, size int64, a aesField, passphrase []byte) (io.Reader, 
 }
 
 func (a *aesReader) Read(p []byte) (int, error) {
+	if a.err != nil {
+		return 0, a.err
+	}
 	n, err := a.r.Read(p)
 	a.mac.Write(p[:n])
 	a.stream.xor(p[:n])
 	if errors.Is(err, io.EOF) {
 		var code [macLen]byte
-		if _, err := io.ReadFull(a.tail, code[:]); err != nil {
-			return n, noEOF(err, -1)
-		}
-		if !hmac.Equal(code[:], a.mac.Sum(nil)[:macLen]) {
-			return n, corrupt(-1, "its authentication code does not match: it was changed, or is damaged")
+		if _, err2 := io.ReadFull(a.tail, code[:]); err2 != nil {
+			err = noEOF(err2, -1)
+		} else if !hmac.Equal(code[:], a.mac.Sum(nil)[:macLen]) {
+			err = corrupt(-1, "its authentication code does not match: it was changed, or is damaged")
 		}
 	}
+	a.err = err
 	return n, err
 }
 

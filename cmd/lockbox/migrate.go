@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"lockbox/internal/migrate"
+)
+
+// migrateOptions is a command line of migrate.
+type migrateOptions struct {
+	old            []string
+	output, into   string
+	replace        bool
+	passphraseFile string
+	encoding       string
+	allowLoss      bool
+	report         string
+	plaintext      bool
+	maxSize        sizeValue
+	maxEntries     countValue
+	maxRatio       countValue
+	create         creation
+}
+
+func (o *migrateOptions) register(f *pflag.FlagSet) {
+	f.StringVarP(&o.output, "output", "o", "", "the archive to make; it must not exist")
+	f.BoolVar(&o.replace, "replace", false, "give the new archive the old one's name; the old one becomes OLD.bak")
+	f.StringVar(&o.into, "into", "", "migrate every old archive below OLD, a directory, or several of them, into this directory")
+	f.StringVar(&o.passphraseFile, "source-passphrase-file", "", "the first line of this file is the passphrase of the old archive")
+	f.StringVar(&o.encoding, "source-encoding", "", "what names are written in that do not say it themselves, such as cp866 or shift_jis (default: what the format says)")
+	f.BoolVar(&o.allowLoss, "allow-loss", false, "go on without what cannot be carried over; each is named")
+	f.StringVar(&o.report, "report", "", "write what was migrated and what was not to this file, as JSON")
+	f.BoolVar(&o.plaintext, "plaintext", false, "make an archive that is neither encrypted nor signed of one that was")
+	f.Var(&o.maxSize, "max-size", "refuse an archive whose files have more bytes than this (default 4T)")
+	f.Var(&o.maxEntries, "max-entries", "refuse an archive with more entries than this (default 10000000)")
+	f.Var(&o.maxRatio, "max-ratio", "refuse an archive, once its files have more than 64 MiB, whose files are so many times larger than it (default 1000)")
+	o.create.register(f)
+}
+
+func (o *migrateOptions) validate() error {
+	ways := 0
+	for _, on := range []bool{o.output != "", o.replace, o.into != ""} {
+		if on {
+			ways++
+		}
+	}
+	switch {
+	case len(o.old) == 0:
+		return usagef("the old archive is missing")
+	case ways > 1:
+		return usagef("-o, --replace and --into are three ways to name the new archive; one can be used")
+	case ways == 0:
+		return &failure{code: exitUsage, err: errors.New("the new archive is missing"), hint: "name it with -o, or put it into the old one's place with --replace"}
+	case len(o.old) > 1 && o.into == "":
+		return usagef("-o and --replace are for one old archive; %s was given as well (--into DIR takes several)", quoted(o.old[1]))
+	case o.plaintext && (o.create.encrypts()):
+		return usagef("--plaintext cannot be used with --encrypt or --recipient")
+	case o.maxSize.set && o.maxSize.n == 0 || o.maxEntries.set && o.maxEntries.n == 0 || o.maxRatio.set && o.maxRatio.n == 0:
+		return usagef("a limit of 0 would let nothing through")
+	}
+	for _, old := range o.old {
+		switch {
+		case old == "":
+			return usagef("the old archive's name is empty")
+		case old == "-" && o.output == "":
+			return usagef("an old archive from standard input needs a name for the new one: -o")
+		}
+	}
+	if o.output != "" {
+		return checkArchiveName(o.output)
+	}
+	return nil
+}
+
+func (o *migrateOptions) limits() migrate.Limits {
+	return migrate.Limits{Size: o.maxSize.n, Entries: int64(o.maxEntries.n), Ratio: int64(o.maxRatio.n)}
+}
+
+func newMigrateCommand(a *app) *cobra.Command {
+	var opt migrateOptions
+	cmd := &cobra.Command{
+		Use:   "migrate OLD -o NEW [FLAG...]",
+		Short: "turn an archive of another format into a new one, proven equal",
+		Long: `Turn an archive of another format into a lockbox. What it is shows in its content, not
+in its name: ` + strings.Join(migrate.Formats(), ", ") + `. OLD may be -: standard input.
+
+The old file is only read. The new one appears under its name when it is complete, on
+the device, and every entry of it was compared with a second reading of the old one:
+bytes, digests and metadata. Interrupted, it leaves nothing, and can be run again.
+
+What cannot be carried over, a damaged entry or an attribute that has no place, is named
+and makes it fail (exit 1, or 15 for damage) unless --allow-loss accepts it; --report
+writes the list. Of an archive that is encrypted or signed none is made that is not,
+unless --plaintext says so. --max-size, --max-entries and --max-ratio stop bombs.
+
+--replace gives the new archive the name of the old one, which is kept as OLD.bak. After
+a crash the name stands for one of the two, whole; run again, it finishes or begins anew.
+
+--into DIR migrates every old archive below a directory, or several that are named, each
+to NAME.lbx; it goes on after a failure, and ends in 3 when one was not migrated, 15 when
+one is damaged.`,
+		Example: `  lockbox migrate photos.zip -o photos.lbx
+  lockbox migrate backup.tar.gz --replace
+  lockbox migrate secret.7z -o secret.lbx --source-passphrase-file old.txt --encrypt
+  lockbox migrate old-archives --into new-archives --report report.json
+  ssh host tar c /srv | lockbox migrate - -o srv.lbx`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			opt.old = args
+			if err := opt.validate(); err != nil {
+				return err
+			}
+			if a.g.expectRoot.digest != nil {
+				return usagef("--expect-root names a state of an archive that exists")
+			}
+			if opt.plaintext && a.keys.signKey != "" {
+				return usagef("--plaintext cannot be used with --sign-key")
+			}
+			return a.migrate(cmd.Context(), opt)
+		},
+	}
+	opt.register(cmd.Flags())
+	a.registerSignKey(cmd.Flags(), "sign the new archive by this key")
+	return cmd
+}
+
+func (a *app) migrate(ctx context.Context, opt migrateOptions) error {
+	m := &migrator{a: a, opt: opt}
+	defer m.wipe()
+	if opt.into != "" {
+		return m.several(ctx)
+	}
+	old := opt.old[0]
+	var err error
+	if opt.replace {
+		err = m.replace(ctx, old)
+	} else {
+		err = m.one(ctx, old, opt.output)
+	}
+	if rerr := m.writeReport(); err == nil {
+		err = rerr
+	} else if rerr != nil {
+		a.fail(rerr)
+	}
+	return err
+}
