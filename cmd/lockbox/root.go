@@ -42,6 +42,7 @@ var commandMakers = []struct {
 	{[]string{"verify"}, newVerifyCommand},
 	{[]string{"recover"}, newRecoverCommand},
 	{[]string{"migrate"}, newMigrateCommand},
+	{[]string{"export"}, newExportCommand},
 	{[]string{"info"}, newInfoCommand},
 	{[]string{"remove", "rm"}, newRemoveCommand},
 	{[]string{"move", "mv"}, newMoveCommand},
