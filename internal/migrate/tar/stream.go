@@ -18,6 +18,7 @@ type stream struct {
 	at   int64
 	buf  [blockSize]byte
 	back bool // buf is to be read again
+	part int  // bytes of the last block, when the input ended inside it
 	zero io.Closer
 }
 
@@ -84,6 +85,7 @@ func (t *stream) block() ([]byte, error) {
 	case errors.Is(err, io.EOF) && n == 0:
 		return nil, io.EOF
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		t.part = n
 		return nil, corrupt(t.at, "the archive is cut short")
 	}
 	return nil, err

@@ -128,6 +128,8 @@ func (a *archive) read(ctx context.Context, t *stream, yield func(*source.Entry,
 // errEnd is the end of an archive.
 var errEnd = errors.New("end of archive")
 
+const trailing = "bytes that follow the end of the archive"
+
 // after looks at what follows the end: more says that it is another archive.
 func (a *archive) after(t *stream) (more bool, err error) {
 	for {
@@ -135,11 +137,12 @@ func (a *archive) after(t *stream) (more bool, err error) {
 		switch {
 		case errors.Is(err, io.EOF):
 			return false, nil
-		case err != nil:
-			if t.ra != nil && t.at == t.size {
-				a.note(&a.info.Lost, "bytes that follow the end of the archive")
-				return false, nil
+		case err != nil && t.part > 0:
+			if !isZero(t.buf[:t.part]) {
+				a.note(&a.info.Lost, trailing)
 			}
+			return false, nil
+		case err != nil:
 			return false, err
 		case isZero(b):
 			continue
@@ -148,7 +151,7 @@ func (a *archive) after(t *stream) (more bool, err error) {
 			t.unread()
 			return true, nil
 		}
-		a.note(&a.info.Lost, "bytes that follow the end of the archive")
+		a.note(&a.info.Lost, trailing)
 		if t.ra != nil {
 			return false, nil
 		}

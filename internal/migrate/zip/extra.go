@@ -86,7 +86,9 @@ func describe(h *header, l local, e *index.Entry) (lost []string) {
 	case modeSymlink:
 		e.Kind = index.Symlink
 	case modeFIFO:
-		e.Kind = index.FIFO
+		if h.size == 0 { // else what zip read from one
+			e.Kind = index.FIFO
+		}
 	case modeChar:
 		e.Kind = index.CharDevice
 	case modeBlock:

@@ -202,6 +202,7 @@ func (a *archive) entry(h *header) (*source.Entry, error) {
 		if h.size > 0 {
 			return e, corrupt(h.off, "it is a directory with content")
 		}
+	case index.FIFO:
 	default:
 		return e, fmt.Errorf("it is a special file (%v), of which ZIP says too little", e.Entry.Kind)
 	}
