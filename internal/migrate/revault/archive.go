@@ -138,11 +138,12 @@ func (a *Archive) proveRaw(h *header) error {
 	return failure(format.ErrAuth, "commit root", "the raw key is not this archive's, or the archive is damaged or truncated")
 }
 
-// neverCommitted accepts a header without a commit only when nothing else is in the file.
+// neverCommitted accepts a header without a commit only when nothing but both copies of the key directory is in the
+// file.
 func (a *Archive) neverCommitted(h *header) error {
 	end := h.base()
-	for _, off := range h.keyDirs {
-		end = max(end, a.pages.spanAt(off))
+	for range h.keyDirs {
+		end = a.pages.afterClear(end)
 	}
 	if a.pages.in.Size > end {
 		return corrupt("header", h.at, "it says that nothing was ever committed, and the file holds more than it names")

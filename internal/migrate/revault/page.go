@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/cipher"
-	"encoding/binary"
 	"errors"
 	"io"
 	"slices"
@@ -272,14 +271,15 @@ func bytes32(c *format.Cursor) []byte {
 	return c.Bytes(int(n))
 }
 
-// pageSpan is how much of the file a page with n stored bytes takes.
-func pageSpan(n int) int64 { return (pageHeader + int64(n) + pageStep - 1) / pageStep * pageStep }
-
-// spanAt is where the page at off ends, as its own header says it.
-func (ps *pages) spanAt(off int64) int64 {
+// afterClear is where a page that is not encrypted ends, as its own header says it, or off when there is none.
+func (ps *pages) afterClear(off int64) int64 {
 	head := make([]byte, pageHeader)
-	if off < ps.base || off > ps.in.Size-pageHeader || readFull(ps.in, head, off) != nil {
+	if off > ps.in.Size-pageHeader || readFull(ps.in, head, off) != nil {
 		return off
 	}
-	return off + pageSpan(int(min(binary.LittleEndian.Uint32(head[44:]), maxOtherPage)))
+	flags, n, err := ps.checkHead(head, off, maxOtherPage)
+	if err != nil || flags != unencrypted {
+		return off
+	}
+	return off + (pageHeader+int64(n)+pageStep-1)/pageStep*pageStep
 }
