@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"lockbox/internal/format"
+	"lockbox/internal/migrate/revault"
 	"lockbox/internal/migrate/source"
 	"lockbox/internal/migrate/tar"
 	"lockbox/internal/migrate/unpack"
@@ -18,6 +19,7 @@ var formats = []struct {
 	probe func(source.Input) source.Verdict
 	open  func(context.Context, source.Input, source.Options) (source.Archive, error)
 }{
+	{revault.Probe, revault.Open},
 	{tar.Probe, tar.Open},
 	{zip.Probe, zip.Open},
 }
@@ -72,7 +74,7 @@ func guard(f func() error) (err error) {
 
 // Formats names what can be migrated.
 func Formats() []string {
-	return []string{"zip", "tar (also compressed by gzip, bzip2, xz, zstd, lz4 or lzip)"}
+	return []string{"zip", "tar (also compressed by gzip, bzip2, xz, zstd, lz4 or lzip)", "reVault's .lbox"}
 }
 
 // KnownExtension reports whether files of a format that can be migrated are often called so.

@@ -22,8 +22,10 @@ type Archive struct {
 
 	mtime       time.Time
 	allowLoss   bool
+	maxEntries  int64
 	variablesTo pathsafe.Path
 	prefixDirs  map[string]bool // directories of the archive that lie above variablesTo
+	doubt       string          // why a newer commit may have been
 	opened      bool
 	lost        map[int64]bool // nodes that opening could not read
 }
@@ -44,30 +46,40 @@ func Open(ctx context.Context, in source.Input, o source.Options) (source.Archiv
 	case len(f.headers) == 0:
 		return nil, corrupt("header", 0, "%s: nothing says which commit is the current one", f.damage)
 	case f.damage != "" && !o.AllowLoss:
-		return nil, corrupt("header", -1, "%s; the other copy names commit %d, which may not be the last one and comes over only where loss is allowed",
-			f.damage, f.headers[0].sequence)
+		return nil, lossy(corrupt("header", -1, "%s; the other copy names commit %d, which may not be the last one", f.damage, f.headers[0].sequence))
 	}
 	k, err := newKeys(o)
 	if err != nil {
 		return nil, err
 	}
 	a, err := openCommit(ctx, in, o, k, f, 0)
-	if err == nil {
+	switch {
+	case err == nil && a.doubt != "" && a.empty():
+		return nil, corrupt("header", -1, "%s, and what is left names an empty state", a.doubt)
+	case err == nil:
 		return a, nil
 	}
 	if len(f.headers) < 2 || f.headers[1].root == 0 || !errors.Is(err, format.ErrCorrupt) {
 		return nil, err
 	}
 	older := f.headers[1].sequence
-	if !o.AllowLoss {
-		return nil, fmt.Errorf("%w (commit %d may be readable and comes over where loss is allowed)", err, older)
-	}
 	a, again := openCommit(ctx, in, o, k, f, 1)
-	if again != nil || a.info.Entries == 0 && len(a.info.Lost) == 0 {
+	switch {
+	case again != nil || a.empty():
 		return nil, err // an empty state instead of the last one helps nobody
+	case !o.AllowLoss:
+		return nil, lossy(fmt.Errorf("%w; there is the older commit %d", err, older))
 	}
 	a.info.Notes = append(a.info.Notes, fmt.Sprintf("commit %d cannot be read (%s): what comes over is the older commit %d", f.headers[0].sequence, detail(err), older))
 	return a, nil
+}
+
+// lossy says of an error that less than all can be had.
+func lossy(err error) error {
+	if errors.Is(err, source.ErrAllowLoss) {
+		return err
+	}
+	return fmt.Errorf("%w; %w", err, source.ErrAllowLoss)
 }
 
 // openCommit opens the commit that the header at position i names.
@@ -77,11 +89,14 @@ func openCommit(ctx context.Context, in source.Input, o source.Options, k *keys,
 		pages: &pages{in: in, base: h.base(), id: h.id, sequence: h.sequence},
 		info:  source.Info{Format: f.verdict.Format, Encrypted: true, Random: true, Signed: h.auth != 0},
 		mtime: o.Mtime, allowLoss: o.AllowLoss, variablesTo: o.VariablesTo,
-		prefixDirs: map[string]bool{}, lost: map[int64]bool{},
+		prefixDirs: map[string]bool{}, lost: map[int64]bool{}, maxEntries: o.MaxEntries,
+	}
+	if a.maxEntries == 0 {
+		a.maxEntries = defaultMaxEntries
 	}
 	a.pages.cache.most, a.frames.most = pageBudget, frameBudget
 	if f.damage != "" {
-		a.info.Notes = append(a.info.Notes, fmt.Sprintf("%s: commit %d comes over, and may not be the last one", f.damage, h.sequence))
+		a.mayBeOlder(f.damage, h)
 	}
 	var others []header
 	if i == 0 {
@@ -103,6 +118,15 @@ func openCommit(ctx context.Context, in source.Input, o source.Options, k *keys,
 	return a, nil
 }
 
+// mayBeOlder notes why h may not be the newest header.
+func (a *Archive) mayBeOlder(why string, h *header) {
+	a.doubt = why
+	a.info.Notes = append(a.info.Notes, fmt.Sprintf("%s: commit %d comes over, and may not be the last one", why, h.sequence))
+}
+
+// empty says that nothing would come over.
+func (a *Archive) empty() bool { return a.info.Entries == 0 && len(a.info.Lost) == 0 }
+
 func (a *Archive) unlock(ctx context.Context, k *keys, h *header, others []header) error {
 	key, proven, err := k.content(ctx, a.pages, h)
 	if err != nil {
@@ -114,9 +138,9 @@ func (a *Archive) unlock(ctx context.Context, k *keys, h *header, others []heade
 			return err
 		}
 		if !a.allowLoss {
-			return corrupt("header", -1, "%v; commit %d may not be the last one and comes over only where loss is allowed", err, h.sequence)
+			return lossy(corrupt("header", -1, "%v; commit %d may not be the last one", err, h.sequence))
 		}
-		a.info.Notes = append(a.info.Notes, fmt.Sprintf("%v: commit %d comes over, and may not be the last one", err, h.sequence))
+		a.mayBeOlder(err.Error(), h)
 	}
 	a.pages.cipher = pageCipher(key)
 	if h.version == 1 && h.root != 0 && !proven {
@@ -164,8 +188,11 @@ func (a *Archive) readCommit(h *header) error {
 	if err == nil {
 		return nil
 	}
-	if known := errors.Is(err, format.ErrCorrupt) || errors.Is(err, format.ErrAuth) || errors.Is(err, format.ErrVersion); !a.allowLoss || !known {
-		return fmt.Errorf("%w (what was signed comes over where loss is allowed)", err)
+	if !errors.Is(err, format.ErrCorrupt) && !errors.Is(err, format.ErrAuth) && !errors.Is(err, format.ErrVersion) {
+		return err
+	}
+	if !a.allowLoss {
+		return lossy(err)
 	}
 	a.info.Lost = append(a.info.Lost, "the signature cannot be verified: "+detail(err))
 	return nil
@@ -184,13 +211,13 @@ func (a *Archive) survey(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	what := fmt.Sprintf("%d variables, %d of them secret,", plain+secret, secret)
+	what := fmt.Sprintf("%d variables, %d of them secret", plain+secret, secret)
 	switch {
 	case plain+secret == 0:
 	case a.variablesTo.IsZero():
-		a.info.Lost = append(a.info.Lost, what+" come over only as files, to a directory named for them")
+		a.info.Lost = append(a.info.Lost, what+": --variables-to makes files of them")
 	default:
-		a.info.Notes = append(a.info.Notes, what+" become files in "+a.variablesTo.String())
+		a.info.Notes = append(a.info.Notes, what+": they become files in "+a.variablesTo.String())
 	}
 	definitions, records, err := a.countForms(ctx)
 	if err != nil {
@@ -237,8 +264,10 @@ func (a *Archive) loseSubtree(k treeKind) func(int64, bounds, error) error {
 		switch {
 		case a.lost[off]:
 			return nil
-		case a.opened || !a.allowLoss || b == bounds{} && k == treeTOC || len(a.lost) == maxLostSubtrees:
+		case a.opened || b == bounds{} && k == treeTOC || len(a.lost) == maxLostSubtrees:
 			return err
+		case !a.allowLoss:
+			return lossy(err)
 		}
 		a.lost[off] = true
 		a.info.Lost = append(a.info.Lost, fmt.Sprintf("%s: %s is lost (%s)", k.name, subtree(b), detail(err)))

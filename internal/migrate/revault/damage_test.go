@@ -84,7 +84,7 @@ func sweep(n, some int, try func(at int)) {
 
 // damaged are the samples that are swept, and how many places are tried when not all are.
 func damaged() map[string]int {
-	m := map[string]int{"a-rawkey-basic": 1000, "d2-entry-lost-by-writer": 500, "v1-synth-basic": 300, "e-variables": 200, "i-bulk-frames": 50, "c-many-small": 20}
+	m := map[string]int{"a-rawkey-basic": 1000, "d2-entry-lost-by-writer": 500, "v1-synth-basic": 200, "e-variables": 100, "i-bulk-frames": 30, "c-many-small": 10}
 	if testing.Short() {
 		for name := range m {
 			m[name] /= 10

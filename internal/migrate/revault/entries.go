@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	maxEntries = 1 << 20
-	restart    = 128 // each of these entries has its path in full
+	defaultMaxEntries = 1 << 20
+
+	restart = 128 // each of these entries has its path in full
 
 	flagDeleted = 1
 	flagSymlink = 2
@@ -41,7 +42,7 @@ type record struct {
 
 // tableOfContents gives each record to each, in order. A leaf is checked as a whole before any of it is.
 func (a *Archive) tableOfContents(ctx context.Context, each func(*record) error) error {
-	n := 0
+	n := int64(0)
 	w := walker{ps: a.pages, kind: treeTOC, lost: a.loseSubtree(treeTOC)}
 	w.leaf = func(c *format.Cursor, b bounds) error {
 		whole := *c
@@ -49,8 +50,8 @@ func (a *Archive) tableOfContents(ctx context.Context, each func(*record) error)
 			return err
 		}
 		return readLeaf(c, b, func(r *record) error {
-			if n++; n > maxEntries {
-				return fmt.Errorf("the reVault archive has more than %d entries", maxEntries)
+			if n++; n > a.maxEntries {
+				return fmt.Errorf("%w: more than %d entries", source.ErrLimit, a.maxEntries)
 			}
 			if r.flags&flagDeleted != 0 {
 				return nil

@@ -271,6 +271,27 @@ func TestOlderState(t *testing.T) {
 	}
 }
 
+// TestEmptyOlderState has nothing but the empty commit of a new archive beside the damaged newest one.
+func TestEmptyOlderState(t *testing.T) {
+	for name, change := range map[string]func(w *writer, root int64){
+		"header": func(w *writer, _ int64) { w.buf[20] ^= 1 },
+		"root":   func(w *writer, root int64) { w.buf[root+pageHeader] ^= 1 },
+	} {
+		w := newWriter(t, 2)
+		root, auth := w.commit(w.page(kindTOCLeaf, leaf(nil)), 0, 0, false)
+		w.header(2, root, auth, w.seq)
+		w.seq++
+		root, auth = w.commit(w.page(kindTOCLeaf, leaf(nil, zeroFile("/new", 1))), 0, 0, false)
+		w.header(3, root, auth, w.seq-1)
+		change(w, root)
+		o := w.options()
+		o.AllowLoss = true
+		if _, err := w.open(o); !errors.Is(err, format.ErrCorrupt) || errors.Is(err, source.ErrAllowLoss) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestNeverCommitted(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		w := newWriter(t, version)

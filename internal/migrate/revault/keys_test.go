@@ -5,6 +5,7 @@ import (
 	"crypto/ecdh"
 	"crypto/mlkem"
 	"encoding/hex"
+	"encoding/pem"
 	"errors"
 	"strings"
 	"testing"
@@ -104,7 +105,8 @@ func TestRecipient(t *testing.T) {
 	})
 	other := bytes.Clone(private)
 	other[20] ^= 1
-	for _, identities := range [][]byte{private, join(other, private), []byte(" " + strings.ToUpper(hex.EncodeToString(private)) + "\n")} {
+	for _, identities := range [][]byte{private, join(other, private), []byte(" " + strings.ToUpper(hex.EncodeToString(private)) + "\n"),
+		pem.EncodeToMemory(&pem.Block{Type: "LOCKBOX PRIVATE KEY", Bytes: private})} {
 		if all, _ := w.mustRead(source.Options{Identities: identities}); len(all) != 1 {
 			t.Errorf("%v", all)
 		}

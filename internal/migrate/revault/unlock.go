@@ -10,6 +10,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"sync"
@@ -65,13 +66,15 @@ func newKeys(o source.Options) (*keys, error) {
 	return k, err
 }
 
-// parseIdentities reads private records, one after the other, as bytes or in hexadecimal.
+// parseIdentities reads private records, one after the other, as bytes or in hexadecimal, or one in PEM.
 func parseIdentities(b []byte) ([]identityKey, error) {
-	if len(b) > 0 && !bytes.HasPrefix(b, []byte(magicPrivate)) {
+	if block, _ := pem.Decode(b); block != nil {
+		b = block.Bytes
+	} else if len(b) > 0 && !bytes.HasPrefix(b, []byte(magicPrivate)) {
 		text := bytes.Join(bytes.Fields(b), nil)
 		b = make([]byte, hex.DecodedLen(len(text)))
 		if _, err := hex.Decode(b, text); err != nil {
-			return nil, failure(format.ErrAuth, "identity", "it is neither the bytes of a private record nor their hexadecimal form")
+			return nil, failure(format.ErrAuth, "identity", "it is neither the bytes of a private record nor their hexadecimal form or PEM")
 		}
 	}
 	var all []identityKey

@@ -44,7 +44,7 @@ func (a *Archive) variables(ctx context.Context, each func(variable) error) erro
 		}
 		return readVariables(c, b, func(v variable) error {
 			if n++; n > maxVariables {
-				return fmt.Errorf("the reVault archive has more than %d variables", maxVariables)
+				return fmt.Errorf("%w: more than %d variables", source.ErrLimit, maxVariables)
 			}
 			return each(v)
 		})
@@ -153,7 +153,7 @@ func (a *Archive) countForms(ctx context.Context) (definitions, records int, err
 		}
 		definitions, records = definitions+d, records+r
 		if fields += f; fields > maxFields {
-			return fmt.Errorf("the forms of the reVault archive have more than %d fields", maxFields)
+			return fmt.Errorf("%w: more than %d fields of forms", source.ErrLimit, maxFields)
 		}
 		return nil
 	}
