@@ -30,6 +30,8 @@ type item[K comparable, V any] struct {
 
 const errorWeight = 256
 
+var errNotLoaded = errors.New("an earlier attempt to read it failed")
+
 func (c *cache[K, V]) get(key K, load func() (V, int64, error)) (V, error) {
 	c.mu.Lock()
 	if it, ok := c.items[key]; ok {
@@ -43,12 +45,12 @@ func (c *cache[K, V]) get(key K, load func() (V, int64, error)) (V, error) {
 	if c.items == nil {
 		c.items = map[K]*item[K, V]{}
 	}
-	it := &item[K, V]{key: key, ready: make(chan struct{})}
+	it := &item[K, V]{key: key, ready: make(chan struct{}), err: errNotLoaded}
 	c.items[key] = it
 	c.mu.Unlock()
 
+	defer close(it.ready) // also when load panics: nobody may wait for ever
 	it.value, it.weight, it.err = load()
-	close(it.ready)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if it.err != nil {

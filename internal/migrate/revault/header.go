@@ -72,11 +72,11 @@ func Probe(in source.Input) source.Verdict {
 
 func readFront(in source.Input) (front, error) {
 	b := make([]byte, min(in.Size, frontV2+int64(len(magicPage))))
-	if n, err := in.ReadAt(b, 0); n < len(b) && err != nil && !errors.Is(err, io.EOF) {
+	n, err := in.ReadAt(b, 0)
+	if n < len(b) && err != nil && !errors.Is(err, io.EOF) {
 		return front{}, err
-	} else {
-		b = b[:n]
 	}
+	b = b[:n]
 	first := readSlot(b, 0)
 	if h := first.header; h != nil && h.version == 1 {
 		return front{verdict: supported("revault-1"), headers: []header{*h}}, nil

@@ -53,7 +53,13 @@ type pages struct {
 	id       format.ID
 	sequence uint64      // of the commit: what is newer is not part of it
 	cipher   cipher.AEAD // nil: only pages that are not encrypted can be read
-	cache    cache[int64, *page]
+	cache    cache[pageKey, *page]
+}
+
+// pageKey is part of what makes a page right: how large it may be depends on what it is wanted for.
+type pageKey struct {
+	off  int64
+	most int
 }
 
 // page is a page whose bytes were checked.
@@ -110,7 +116,7 @@ func readFull(in source.Input, b []byte, off int64) error {
 
 // shared returns the page at off from the cache, or reads it.
 func (ps *pages) shared(off int64, most int) (*page, error) {
-	return ps.cache.get(off, func() (*page, int64, error) {
+	return ps.cache.get(pageKey{off, most}, func() (*page, int64, error) {
 		p, err := ps.read(off, most)
 		if err != nil {
 			return nil, 0, err

@@ -105,8 +105,11 @@ func (k *keys) content(ctx context.Context, ps *pages, h *header) (key []byte, p
 		return bytes.Clone(k.raw), false, nil
 	}
 	d, err := ps.readKeyDirectory(ctx, h)
+	if errors.Is(err, format.ErrCorrupt) {
+		err = fmt.Errorf("%w (a raw key would open the archive without it)", err)
+	}
 	if err != nil {
-		return nil, false, fmt.Errorf("%w (a raw key would open the archive without it)", err)
+		return nil, false, err
 	}
 	if d == nil {
 		return nil, false, failure(format.ErrAuth, "archive", "it was made with a raw key, which must be given")
