@@ -102,6 +102,7 @@ func (t *Tx) abandon() error { return t.a.scrub(t) }
 func (t *Tx) publish(ctx context.Context, c *journal.Commit, roots [5]index.Root) error {
 	a := t.a
 	defer since(&a.stats.commit, time.Now())
+	c.Salt = t.salt
 	c.Options.Reproducible = c.Options.Reproducible && a.opt.Reproducible
 	for _, r := range roots {
 		c.Trees = r.Append(c.Trees, a.suite.TagSize())

@@ -21,6 +21,7 @@ type Tx struct {
 	base    *view
 	gen     uint64 // of the root it will publish
 	attempt format.ID
+	salt    []byte // of an encrypted archive's commit block
 	space   space
 	out     writeBuffer
 	nodeSeq uint32
@@ -179,6 +180,12 @@ func (a *Archive) begin() (*Tx, error) {
 	}
 	if _, err := io.ReadFull(a.opt.Entropy, t.attempt[:]); err != nil {
 		return nil, fmt.Errorf("drawing an attempt id: %w", err)
+	}
+	if v.super.Suite.Encrypted() {
+		t.salt = make([]byte, journal.SaltSize)
+		if _, err := io.ReadFull(a.opt.Entropy, t.salt); err != nil {
+			return nil, fmt.Errorf("drawing a salt: %w", err)
+		}
 	}
 	for i := range t.openPacks {
 		t.openPacks[i] = journal.NoFrame
