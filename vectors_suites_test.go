@@ -133,7 +133,7 @@ func TestVectorSuiteCommitBlocks(t *testing.T) {
 		about := append(k.about(what), "root hash: "+root.String())
 		signed := 0
 		if k.suite.Signed() {
-			sig, err := seal.SignRoot(seal.NewSigner(ed25519.NewKeyFromSeed(vecSeed)), root)
+			sig, err := seal.SignRoot(t.Context(), seal.NewSigner(ed25519.NewKeyFromSeed(vecSeed)), root)
 			if err != nil {
 				t.Fatal(err)
 			}

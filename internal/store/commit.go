@@ -128,7 +128,7 @@ func (t *Tx) publish(ctx context.Context, c *journal.Commit, roots [5]index.Root
 	s.PrevRoot = t.base.root()
 	block := c.Encode(t.gen)
 	v.root = rootOf(&s, block)
-	if block, err = a.sign(v, block); err != nil {
+	if block, err = a.sign(ctx, v, block); err != nil {
 		return err
 	}
 	stored := journal.SealCommit(block, &s, a.suite)

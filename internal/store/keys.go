@@ -119,11 +119,11 @@ func newDir(key *seal.ContentKey, slots []seal.NewSlot) (*journal.KeyDir, error)
 }
 
 // sign appends to a signed archive's commit block the signature of the root that v is.
-func (a *Archive) sign(v *view, block []byte) ([]byte, error) {
+func (a *Archive) sign(ctx context.Context, v *view, block []byte) ([]byte, error) {
 	if !v.super.Suite.Signed() {
 		return block, nil
 	}
-	sig, err := seal.SignRoot(a.opt.SignKey, v.root())
+	sig, err := seal.SignRoot(ctx, a.opt.SignKey, v.root())
 	if err != nil {
 		return nil, err
 	}
