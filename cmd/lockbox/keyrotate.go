@@ -35,9 +35,9 @@ key of his own there: against him name the new ones. With --recipient,
 else. A signed archive may get another signing key on the way, --new-sign-key.
 
 A new file is written beside the archive, so that there must be room for it, and takes its
-place when it is complete; the old one is overwritten and removed, and with it what another
-hard link to it shows: copy what you want to keep first. Interrupted at any
-moment, the archive is there under its name, old or new, whole.`,
+place when it is complete; the old one is overwritten and removed. That would reach what
+another hard link to it shows, so a file with a second name is refused: make that a copy of
+its own, or remove it. Interrupted at any moment, the archive is there under its name, old or new, whole.`,
 		Example: `  lockbox key rotate private.lbx -i me.key
   lockbox key rotate private.lbx --passphrase-file old.txt --new-passphrase-file new.txt
   lockbox key rotate private.lbx -i me.key --recipient me.pub --recipient bob.pub`,
@@ -91,6 +91,11 @@ func (a *app) keyRotate(ctx context.Context, archive string, opt rotateOptions) 
 	case errors.As(err, &tidy):
 		a.say.Warnf("%s has its new key, but the old file could not be removed: %v", quoted(archive), tidy.Err)
 		a.say.Hintf("the next change to the archive does it")
+	case errors.Is(err, store.ErrSecondName):
+		return &failure{
+			code: exitFailed, err: fmt.Errorf("rotating the key of %s was refused, nothing was changed: %w", quoted(archive), err),
+			hint: "cp makes a copy of its own of what is to stay; remove the other names, which find -samefile finds, then rotate",
+		}
 	case err != nil:
 		if auth := a.authFailure(archive, err); auth != nil {
 			return auth
