@@ -20,7 +20,7 @@ var x25519 = []seal.NewSlot{slotFor(testRecipient)}
 func (w *world) rotated(o RotateOptions) {
 	w.opt.Unlock = unlockWith(testIdentity)
 	if o.SignKey != nil {
-		w.opt.SignKey, w.opt.Signers = o.SignKey, []seal.PublicKey{o.SignKey.Public()}
+		w.rotatedSigner(o.SignKey)
 	}
 }
 

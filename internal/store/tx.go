@@ -12,6 +12,7 @@ import (
 	"lockbox/internal/index"
 	"lockbox/internal/journal"
 	"lockbox/internal/pathsafe"
+	"lockbox/internal/seal"
 )
 
 // Tx is a transaction. Nothing of it is visible, to this handle either, before Commit returns. It is
@@ -52,6 +53,7 @@ type Tx struct {
 	compact *rearrangement    // nil but in a compaction's transactions
 	keys    *journal.KeyDir   // the key directory to be written, or nil
 	restage bool              // it does nothing but fill the stage set
+	signKey seal.Signer       // signs this generation and those that come; nil: the handle's
 	sum     Summary
 	nodes   int64 // change of the bytes in nodes' extents
 }
