@@ -120,7 +120,7 @@ func (t *Tx) publish(ctx context.Context, c *journal.Commit, roots [5]index.Root
 			return err
 		}
 	}
-	ext, size, err := t.placeCommit(c)
+	ext, size, err := t.placeCommit(ctx, c)
 	if err != nil {
 		return err
 	}
