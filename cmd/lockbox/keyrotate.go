@@ -22,7 +22,7 @@ func newKeyRotateCommand(a *app) *cobra.Command {
 	var opt rotateOptions
 	cmd := &cobra.Command{
 		Use:   "rotate ARCHIVE [FLAG...]",
-		Short: "encrypt an archive anew under a new content key, or sign it by another key",
+		Short: "encrypt anew under a new content key, or sign by another key",
 		Long: `Encrypt everything in an archive anew, under a new content key. Who has the old one, from
 a slot that was removed for instance, can read nothing that the archive comes to hold
 from then on. What he has seen or copied before stays seen.
@@ -42,7 +42,8 @@ those who give --signer the new key.
 A new file is written beside the archive, so that there must be room for it, and takes its
 place when it is complete; the old one is overwritten and removed. That would reach what
 another hard link to it shows, so a file with a second name is refused: make that a copy of
-its own, or remove it. Interrupted at any moment, the archive is there under its name, old or new, whole.`,
+its own, or remove it. Interrupted at any moment, the archive is there under its name, old
+or new, whole.`,
 		Example: `  lockbox key rotate private.lbx -i me.key
   lockbox key rotate private.lbx --passphrase-file old.txt --new-passphrase-file new.txt
   lockbox key rotate private.lbx -i me.key --recipient me.pub --recipient bob.pub
@@ -115,7 +116,7 @@ func (a *app) keyRotate(ctx context.Context, archive string, opt rotateOptions) 
 		a.say.Warnf("a reader still needs the old file of %s, which stands beside it", quoted(archive))
 		a.say.Hintf("the next change to the archive overwrites and removes it")
 	}
-	if ro.SignKey != nil {
+	if ro.SignKey != nil && ro.SignKey.Public() != in.Signer {
 		a.tellSigner(archive, in.Signer)
 	}
 	switch {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -73,6 +74,56 @@ func TestResign(t *testing.T) {
 
 func (w *world) rotatedSigner(s seal.Signer) {
 	w.opt.SignKey, w.opt.Signers = s, []seal.PublicKey{s.Public()}
+}
+
+// waitingSigner is an agent that asks somebody who does not answer: an interrupt comes meanwhile.
+type waitingSigner struct {
+	seal.Signer
+	interrupt func()
+}
+
+func (s waitingSigner) Sign(ctx context.Context, _ []byte) ([]byte, error) {
+	s.interrupt()
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// An interrupt while a signature is waited for leaves the archive as it was, and the handle usable.
+func TestInterruptedSignature(t *testing.T) {
+	w := newWorld(t, 1, Options{Jobs: 1})
+	w.suite = format.SuiteSigned
+	w.create(CreateOptions{})
+	w.change(func(tx *Tx) { w.add(tx, map[string][]byte{"f": []byte("x")}) })
+	ctx, cancel := context.WithCancel(t.Context())
+	o := w.opt
+	o.SignKey = waitingSigner{testSigner, cancel}
+	a, err := OpenWrite(t.Context(), name, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := a.cur.root()
+	tx, err := a.Begin(ctx)
+	if err == nil {
+		err = tx.Add(ctx, slices.Values([]Source{fileSource("g", []byte("g"))}), nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Commit(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("committed: %v", err)
+	}
+	if r, err := Open(t.Context(), name, w.opt); err != nil || r.cur.root() != before {
+		t.Errorf("another state: %v", err)
+	} else if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := a.Resign(t.Context(), testSigner); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.check()
 }
 
 // Interrupted at any operation, by a kill or a power cut, the archive is signed by the one key or the other, and whoever has

@@ -38,7 +38,8 @@ type RotateSummary struct {
 // Rotate encrypts an archive anew, under a new content key, so that whoever had the old one can read nothing
 // that comes from now on. It writes a new file beside the archive, durable and whole, gives the old one a
 // second name, then the new one the archive's name, and overwrites and removes the old one. Interrupted
-// before that exchange it has changed nothing (nor does it anything to a file with a second name, ErrSecondName); after it, the next writer finishes it. Contents are not
+// before that exchange it has changed nothing; after it, the next writer finishes it. A file with a second name
+// is refused (ErrSecondName): overwriting would reach what that shows. Contents are not
 // compressed anew; whatever does not verify ends it, and the archive stays as it was.
 func Rotate(ctx context.Context, name string, o Options, r RotateOptions) (sum RotateSummary, err error) {
 	if target, err := filepath.EvalSymlinks(name); err == nil {
