@@ -6,6 +6,10 @@ import (
 	"fmt"
 
 	"lockbox/internal/format"
+	"lockbox/internal/migrate/ar"
+	"lockbox/internal/migrate/cpio"
+	"lockbox/internal/migrate/rar"
+	"lockbox/internal/migrate/sevenzip"
 	"lockbox/internal/migrate/source"
 	"lockbox/internal/migrate/tar"
 	"lockbox/internal/migrate/unpack"
@@ -18,7 +22,11 @@ var formats = []struct {
 	probe func(source.Input) source.Verdict
 	open  func(context.Context, source.Input, source.Options) (source.Archive, error)
 }{
+	{sevenzip.Probe, sevenzip.Open},
+	{rar.Probe, rar.Open},
 	{tar.Probe, tar.Open},
+	{cpio.Probe, cpio.Open},
+	{ar.Probe, ar.Open},
 	{zip.Probe, zip.Open},
 }
 
@@ -72,7 +80,7 @@ func guard(f func() error) (err error) {
 
 // Formats names what can be migrated.
 func Formats() []string {
-	return []string{"zip", "tar (also compressed by gzip, bzip2, xz, zstd, lz4 or lzip)"}
+	return []string{"zip", "tar (also compressed by gzip, bzip2, xz, zstd, lz4 or lzip)", "7z", "RAR", "cpio", "ar"}
 }
 
 // KnownExtension reports whether files of a format that can be migrated are often called so.
