@@ -55,6 +55,10 @@ func TestScript(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	revault, err := filepath.Abs("../../internal/migrate/revault/testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		UpdateScripts:       *update,
@@ -64,6 +68,7 @@ func TestScript(t *testing.T) {
 			env.Setenv("GORACE", quickExit)
 			env.Setenv("AGENT", agent)
 			env.Setenv("DOCS", docs)
+			env.Setenv("REVAULT", revault)
 			return copyKeys(filepath.Join(env.WorkDir, "keys"))
 		},
 		Condition: func(cond string) (bool, error) {

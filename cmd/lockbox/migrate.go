@@ -25,6 +25,7 @@ type migrateOptions struct {
 	maxEntries     countValue
 	maxRatio       countValue
 	create         creation
+	revault        revaultOptions
 }
 
 func (o *migrateOptions) register(f *pflag.FlagSet) {
@@ -39,6 +40,7 @@ func (o *migrateOptions) register(f *pflag.FlagSet) {
 	f.Var(&o.maxSize, "max-size", "refuse an archive whose files have more bytes than this (default 4T)")
 	f.Var(&o.maxEntries, "max-entries", "refuse an archive with more entries than this (default 10000000)")
 	f.Var(&o.maxRatio, "max-ratio", "refuse an archive, once its files have more than 64 MiB, whose files are so many times larger than it (default 1000)")
+	o.revault.register(f)
 	o.create.register(f)
 }
 
@@ -71,6 +73,9 @@ func (o *migrateOptions) validate() error {
 			return usagef("an old archive from standard input needs a name for the new one: -o")
 		}
 	}
+	if err := o.revault.validate(); err != nil {
+		return err
+	}
 	if o.output != "" {
 		return checkArchiveName(o.output)
 	}
@@ -101,12 +106,17 @@ unless --plaintext says so. --max-size, --max-entries and --max-ratio stop bombs
 --replace gives the new archive the name of the old one, which is kept as OLD.bak. After
 a crash the name stands for one of the two, whole; run again, it finishes or begins anew.
 
+Of reVault's archives the variables come over with --variables-to, secret ones into an
+encrypted archive only, and forms do not. An older state is never taken for the newest
+one: where that is damaged, --allow-loss takes what is left and says what it is.
+
 --into DIR migrates every old archive below a directory, or several that are named, each
 to NAME.lbx; it goes on after a failure, and ends in 3 when one was not migrated, 15 when
 one is damaged.`,
 		Example: `  lockbox migrate photos.zip -o photos.lbx
   lockbox migrate backup.tar.gz --replace
   lockbox migrate secret.7z -o secret.lbx --source-passphrase-file old.txt --encrypt
+  lockbox migrate keys.lbox -o keys.lbx --source-passphrase-file old.txt --encrypt --variables-to variables
   lockbox migrate old-archives --into new-archives --report report.json
   ssh host tar c /srv | lockbox migrate - -o srv.lbx`,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -25,7 +25,10 @@ type migrator struct {
 	report     []byte // a line for each
 }
 
-func (m *migrator) wipe() { clear(m.passphrase) }
+func (m *migrator) wipe() {
+	clear(m.passphrase)
+	m.opt.revault.wipe()
+}
 
 // one migrates one old archive to a new name.
 func (m *migrator) one(ctx context.Context, old, output string) error {
@@ -80,6 +83,9 @@ func (m *migrator) attempt(ctx context.Context, old, output string, then func(*m
 	shown := 0
 	o := migrate.Options{Limits: m.opt.limits(), AllowLoss: m.opt.allowLoss, Jobs: a.jobs()}
 	o.Source = source.Options{Encoding: m.opt.encoding, Passphrase: func() ([]byte, error) { return m.sourcePassphrase(ctx, old) }}
+	if err := m.opt.revault.options(ctx, old, &o.Source); err != nil {
+		return err
+	}
 	o.Create = func(ctx context.Context, info source.Info) (*store.Archive, error) {
 		var err error
 		ar, err = m.create(ctx, old, output, info)
@@ -142,6 +148,9 @@ func (m *migrator) sourcePassphrase(ctx context.Context, old string) (p []byte, 
 // create makes the new archive for what is known of the old one.
 func (m *migrator) create(ctx context.Context, old, output string, info source.Info) (*store.Archive, error) {
 	a, c := m.a, m.opt.create
+	if err := m.opt.revault.fits(old, info, m.opt.into != ""); err != nil {
+		return nil, err
+	}
 	what := ""
 	switch {
 	case m.opt.plaintext:
@@ -169,6 +178,9 @@ func (m *migrator) create(ctx context.Context, old, output string, info source.I
 func (m *migrator) failure(old, output string, err error) error {
 	name := quoted(old)
 	var loss *migrate.LossError
+	if f := lossFailure(name, err); f != nil {
+		return f
+	}
 	switch {
 	case errors.As(err, &loss):
 		return &failure{
@@ -198,7 +210,7 @@ func (m *migrator) failure(old, output string, err error) error {
 			hint: "when it is to be trusted, --max-size, --max-entries and --max-ratio allow more",
 		}
 	case errors.Is(err, format.ErrAuth):
-		return &failure{code: exitAuth, err: fmt.Errorf("%s was not migrated: %w", name, err), hint: "--source-passphrase-file FILE names a file with its passphrase"}
+		return &failure{code: exitAuth, err: fmt.Errorf("%s was not migrated: %w", name, err), hint: "--source-passphrase-file FILE names a file with its passphrase, and for reVault --raw-key-file or --source-identity one with its key"}
 	case errors.Is(err, fs.ErrExist):
 		return overtaken(output)
 	}

@@ -128,11 +128,12 @@ type run struct {
 	ar     *store.Archive
 	tx     *store.Tx
 
-	slots   map[pathsafe.Path]slot
-	entries int32        // read so far
-	read    atomic.Int64 // bytes of contents, in this reading
-	before  int64        // and in the one before
-	endless error        // what ended the first reading early, when that is to be a loss
+	encrypted bool // the new archive is
+	slots     map[pathsafe.Path]slot
+	entries   int32        // read so far
+	read      atomic.Int64 // bytes of contents, in this reading
+	before    int64        // and in the one before
+	endless   error        // what ended the first reading early, when that is to be a loss
 
 	mu    sync.Mutex // guards what follows, and the callbacks
 	rep   Report
@@ -170,6 +171,11 @@ func (r *run) run(ctx context.Context) (err error) {
 	if r.ar, err = r.o.Create(ctx, r.rep.Info); err != nil {
 		return err
 	}
+	is, err := r.ar.Info()
+	if err != nil {
+		return err
+	}
+	r.encrypted = is.Suite.Encrypted()
 	if r.tx, err = r.ar.Begin(ctx); err != nil {
 		return err
 	}
@@ -391,6 +397,8 @@ func (r *run) acceptable(e *source.Entry) error {
 	switch {
 	case p.IsZero():
 		return errors.New("it has no name")
+	case e.Secret && !r.encrypted:
+		return errors.New("it is a secret, and the new archive is not encrypted")
 	case kind == index.Socket:
 		return errors.New("it is a socket, which means nothing outside of the system where it was made")
 	case kind == index.File && e.Open == nil && e.LinkTo.IsZero():

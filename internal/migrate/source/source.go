@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"iter"
+	"time"
 
 	"lockbox/internal/index"
 	"lockbox/internal/pathsafe"
@@ -26,10 +27,16 @@ type Options struct {
 	Encoding   string // of names that do not say theirs, as IANA calls it; "" is the format's own
 	AllowLoss  bool   // take an older or partial state where the newest is damaged; Info.Notes names what was taken
 
-	MaxEntries   int64 // refuse (ErrLimit) an archive with more; 0 is no bound
-	MaxBytes     int64 // refuse (ErrLimit) to decompress more than this of an archive that is one stream; 0 is no bound
-	MaxKDFMemory int64 // bytes that deriving a key may take, 0 is a default
-	MaxKDFTime   uint32
+	// Mtime is the time of the entries of a format that stores none. Zero: they get none.
+	Mtime time.Time
+	// VariablesTo is the directory in which named values, of formats that keep such values beside their entries, become
+	// files. Zero: they are lost, and Info.Lost counts them.
+	VariablesTo pathsafe.Path
+
+	MaxEntries   int64  // refuse (ErrLimit) an archive with more; 0 is no bound
+	MaxBytes     int64  // refuse (ErrLimit) to decompress more than this of an archive that is one stream; 0 is no bound
+	MaxKDFMemory int64  // bytes that deriving a key may take, 0 is a default
+	MaxKDFTime   uint32 // passes over that memory, of all derivations together, 0 is a default
 }
 
 // Verdict is what a probe says of an input.
@@ -69,8 +76,10 @@ type Entry struct {
 	// Open opens the content of a file: what Entry.Sparse calls data, without the holes. Reading ends in io.EOF only
 	// when everything that the format can check was checked.
 	Open func() (io.ReadCloser, error)
-	Lost []string // what of the entry cannot be carried over
-	Err  error    // the entry cannot be taken at all; of the rest only Name means anything
+	// Secret says that the old archive marks the content as a secret: it may go into an encrypted archive only.
+	Secret bool
+	Lost   []string // what of the entry cannot be carried over
+	Err    error    // the entry cannot be taken at all; of the rest only Name means anything
 }
 
 // Archive is an open old archive.
