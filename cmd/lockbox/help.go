@@ -92,8 +92,12 @@ as "path", exact as "path_base64". The last line of commands that work on entrie
 an object with the one key "summary"; a command that failed has none. The lines
 before it say what was done to each entry, which counts once the summary is there.
 
-"lockbox list --json" gives "uid", "gid", "user", "group" and "xattrs" only of entries
-that have them. This version stores none of these.
+"lockbox list --json" gives of each entry what is stored of it: "uid", "gid", "user" and
+"group"; "major" and "minor" of a device; "xattrs", a list of "name" and "value", which
+is base64. Of several names of one file that are listed, all but the first have the
+type "hardlink" and the first as "target". "sparse" says that a file has holes and its
+"digest" covers where they are, so that no other program has the same. A time outside
+the years 0 to 9999 is in "mtime_sec" and "mtime_nsec", in place of "mtime"; so with "birth".
 `},
 	{"durability", "what survives a crash", `A change is one transaction. When the command has ended with exit 0, the change
 survives a power cut; when it was killed or the power failed before that, the
@@ -120,7 +124,9 @@ key neither names nor contents nor counts show. To open it, a passphrase comes f
 names, from LOCKBOX_PASSPHRASE, or from you, at the terminal; a private key from
 --identity FILE: an age identity or an SSH key, also one with a passphrase. A passphrase
 that is given is used for the archive and for key files alike. It is never taken from the
-command line or from standard input. "lockbox help key" has what there is to do with keys.
+command line or from standard input. Where a flag names a key for an archive that has no
+lock, that is refused: somebody may have put it there. "lockbox help key" has what there
+is to do with keys.
 
 Signing. --sign-key FILE signs with an Ed25519 key of SSH or in PEM; when FILE is a public
 key, an SSH agent (SSH_AUTH_SOCK) does. Every change needs the same key again; reading

@@ -6,7 +6,11 @@ import (
 	"fmt"
 
 	"lockbox/internal/format"
+	"lockbox/internal/migrate/ar"
+	"lockbox/internal/migrate/cpio"
+	"lockbox/internal/migrate/rar"
 	"lockbox/internal/migrate/revault"
+	"lockbox/internal/migrate/sevenzip"
 	"lockbox/internal/migrate/source"
 	"lockbox/internal/migrate/tar"
 	"lockbox/internal/migrate/unpack"
@@ -20,7 +24,11 @@ var formats = []struct {
 	open  func(context.Context, source.Input, source.Options) (source.Archive, error)
 }{
 	{revault.Probe, revault.Open},
+	{sevenzip.Probe, sevenzip.Open},
+	{rar.Probe, rar.Open},
 	{tar.Probe, tar.Open},
+	{cpio.Probe, cpio.Open},
+	{ar.Probe, ar.Open},
 	{zip.Probe, zip.Open},
 }
 
@@ -74,7 +82,7 @@ func guard(f func() error) (err error) {
 
 // Formats names what can be migrated.
 func Formats() []string {
-	return []string{"zip", "tar (also compressed by gzip, bzip2, xz, zstd, lz4 or lzip)", "reVault's .lbox"}
+	return []string{"zip", "tar (also compressed by gzip, bzip2, xz, zstd, lz4 or lzip)", "7z", "RAR", "cpio", "ar", "reVault's .lbox"}
 }
 
 // KnownExtension reports whether files of a format that can be migrated are often called so.

@@ -291,16 +291,20 @@ func TestSecondReading(t *testing.T) {
 	}
 	e := file("f", "data")
 	for what, read := range map[string]func(int, func(*source.Entry, error) bool){
-		"bytes":    second(e, func(c *source.Entry) { *c = *file("f", "dat4") }),
-		"length":   second(e, func(c *source.Entry) { *c = *file("f", "data longer") }),
-		"mode":     second(e, func(c *source.Entry) { c.Entry.Mode = 0o600 }),
-		"time":     second(e, func(c *source.Entry) { c.Entry.HasMtime = true }),
-		"name":     second(e, func(c *source.Entry) { c.Entry.Path = path("g") }),
-		"unread":   second(e, func(c *source.Entry) { c.Open = brokenEntry("f", errors.New("io")).Open }),
-		"refused":  second(e, func(c *source.Entry) { c.Err = errors.New("no more") }),
-		"kind":     second(e, func(c *source.Entry) { c.Entry.Kind, c.Entry.Size, c.Open = index.Dir, 0, nil }),
-		"one more": func(n int, yield func(*source.Entry, error) bool) { list(append([]*source.Entry{e}, extra(n)...)...)(n, yield) },
-		"one less": func(n int, yield func(*source.Entry, error) bool) { list(append([]*source.Entry{e}, extra(3-n)...)...)(n, yield) },
+		"bytes":   second(e, func(c *source.Entry) { *c = *file("f", "dat4") }),
+		"length":  second(e, func(c *source.Entry) { *c = *file("f", "data longer") }),
+		"mode":    second(e, func(c *source.Entry) { c.Entry.Mode = 0o600 }),
+		"time":    second(e, func(c *source.Entry) { c.Entry.HasMtime = true }),
+		"name":    second(e, func(c *source.Entry) { c.Entry.Path = path("g") }),
+		"unread":  second(e, func(c *source.Entry) { c.Open = brokenEntry("f", errors.New("io")).Open }),
+		"refused": second(e, func(c *source.Entry) { c.Err = errors.New("no more") }),
+		"kind":    second(e, func(c *source.Entry) { c.Entry.Kind, c.Entry.Size, c.Open = index.Dir, 0, nil }),
+		"one more": func(n int, yield func(*source.Entry, error) bool) {
+			list(append([]*source.Entry{e}, extra(n)...)...)(n, yield)
+		},
+		"one less": func(n int, yield func(*source.Entry, error) bool) {
+			list(append([]*source.Entry{e}, extra(3-n)...)...)(n, yield)
+		},
 	} {
 		for _, random := range []bool{false, true} {
 			f := &fake{info: source.Info{Format: "fake", Random: random, Entries: -1, Bytes: -1}, read: read}

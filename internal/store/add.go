@@ -19,7 +19,9 @@ import (
 
 // Source is something to store.
 type Source struct {
-	Entry index.Entry // path, kind, metadata; a file's Size is what is expected, -1 when unknown
+	// Entry has path, kind and metadata; a file's Size is what is expected, -1 when unknown. The first of several names of
+	// a file has a LinkGroup, which NewLinkGroup gives, for the others to name it in LinkTo.
+	Entry index.Entry
 	// Open opens a file and returns its entry as of opening, so that size, times and sparse map belong to the bytes
 	// that are read: the data alone, without holes. It may be called a second time when the first reading was not
 	// consistent, and from another goroutine than Add's. nil for everything but files.
@@ -223,30 +225,30 @@ func (t *Tx) read(it *item) error {
 		start = time.Now() // it takes the time itself
 		return err
 	}
-	return t.readSmall(it, r)
+	start, err = t.readSmall(it, r, start)
+	return err
 }
 
-// readSmall reads an open file that is to go into a pack.
-func (t *Tx) readSmall(it *item, r Reader) error {
-	start := time.Now()
+// readSmall reads an open file that is to go into a pack. Reading began at start; what it returns is when it ended, or
+// start when it failed.
+func (t *Tx) readSmall(it *item, r Reader, start time.Time) (time.Time, error) {
 	it.recycle()
 	size := it.entry.DataSize()
 	it.data = getBuf(int(size) + 1) // one more, to see a file that has grown
 	n, err := readFull(r, *it.data)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return err
+		return start, err
 	}
 	if err := r.Check(); err != nil {
-		return fmt.Errorf("%w: %w", ErrSourceChanged, err)
+		return start, fmt.Errorf("%w: %w", ErrSourceChanged, err)
 	}
 	if int64(n) != size {
-		return fmt.Errorf("%w: %d bytes read of %d", ErrSourceChanged, n, size)
+		return start, fmt.Errorf("%w: %d bytes read of %d", ErrSourceChanged, n, size)
 	}
 	*it.data = (*it.data)[:n]
 	start = lap(&t.a.stats.read, start)
 	it.digest = blake3.Sum256(*it.data)
-	start = lap(&t.a.stats.digest, start)
-	return nil
+	return lap(&t.a.stats.digest, start), nil
 }
 
 // place stores a fetched item: it finds duplicates, gives out the content number and fills packs.
@@ -267,7 +269,7 @@ func (t *Tx) place(ctx context.Context, it *item, done func(Added)) error {
 	case it.src.Stored != nil:
 		err = t.keep(it)
 	default:
-		it.entry.Content, it.entry.XattrsContent = 0, 0
+		it.entry.Content, it.entry.XattrsContent, it.entry.LinkGroup = 0, 0, it.src.Entry.LinkGroup
 		if it.src.Open != nil {
 			it.entry.Content, out.Deduplicated, out.Err, err = t.storeData(ctx, it)
 		}
@@ -284,7 +286,7 @@ func (t *Tx) place(ctx context.Context, it *item, done func(Added)) error {
 			t.sum.PlainBytes += out.Bytes
 		}
 	}
-	if g := max(it.src.Entry.LinkGroup, it.entry.LinkGroup); (g != 0 || it.src.Linkable) && it.src.LinkTo.IsZero() {
+	if (it.src.Entry.LinkGroup != 0 || it.src.Linkable) && it.src.LinkTo.IsZero() {
 		l := linkTarget{err: out.Err}
 		switch {
 		case out.Err != nil:

@@ -330,7 +330,9 @@ func TestManyHoles(t *testing.T) {
 		list = append(list, piece{pos + hole, n})
 		pos, data = pos+hole+n, data+n
 	}
-	e := &source.Entry{Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(strings.Repeat("x", int(data)))), nil }}
+	e := &source.Entry{Open: func() (io.ReadCloser, error) {
+		return io.NopCloser(strings.NewReader(strings.Repeat("x", int(data)))), nil
+	}}
 	if err := holes(e, list, pos+9, data, 0); err != nil {
 		t.Fatal(err)
 	}

@@ -73,7 +73,8 @@ func (z *reader) open(window int64) error {
 		if err != nil {
 			return err
 		}
-		z.dec, z.close = d, d.Close
+		d.Multistream(false)
+		z.dec, z.close = &gzipMembers{src, d}, d.Close
 	case "bzip2":
 		z.dec = bzip2.NewReader(src) // at most 900 kB of window, whatever the stream says
 	case "xz":
@@ -91,7 +92,7 @@ func (z *reader) open(window int64) error {
 		}
 		z.dec, z.close = d, func() error { d.Close(); return nil }
 	case "lz4":
-		z.dec = &lz4Frames{src: src, dec: lz4.NewReader(src)}
+		z.dec = lz4.NewReader(src) // it works in its caller's goroutine unless told otherwise; blocks are 8 MiB at most
 	case "lzip":
 		z.dec = &lzipMembers{src: src, window: window}
 	case "lzma":
@@ -111,13 +112,8 @@ func (z *reader) Read(p []byte) (n int, err error) {
 		return 0, z.err
 	}
 	z.err = z.guard(func() error {
-		// A decoder may say for some time that there is nothing yet; one that says so for ever must not hang us.
-		for range 1000 {
-			if n, err = z.dec.Read(p); n != 0 || err != nil {
-				return err
-			}
-		}
-		return io.ErrNoProgress
+		n, err = some(z.dec, p)
+		return err
 	})
 	return n, z.err
 }
@@ -132,20 +128,15 @@ func (z *reader) Close() error {
 	return z.guard(f)
 }
 
-// guard calls f and says of what went wrong which kind it is. Here panics of the libraries end.
-func (z *reader) guard(f func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = format.Corrupt(z.kind+" stream", -1, "the decoder gave up: %v", p)
-		}
-	}()
-	err = f()
+// guard calls f and says of what went wrong which kind it is.
+func (z *reader) guard(f func() error) error {
+	err := Guard(z.kind+" stream", f)
 	switch {
 	case err == nil || err == io.EOF:
 		return err
 	case z.src.err != nil:
 		return z.src.err
-	case errors.Is(err, ErrUnsupported), errors.Is(err, ErrWindow):
+	case errors.Is(err, ErrUnsupported), errors.Is(err, ErrWindow), errors.Is(err, format.ErrCorrupt):
 		return err
 	case errors.Is(err, xz.ErrMemlimit), errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
 		return fmt.Errorf("%w: %s: %w", ErrWindow, z.kind, err)
@@ -155,4 +146,47 @@ func (z *reader) guard(f func() error) (err error) {
 		return format.Corrupt(z.kind+" stream", -1, "it ends too early, or is damaged")
 	}
 	return format.Corrupt(z.kind+" stream", -1, "%v", err)
+}
+
+// more says whether another member follows in src. Zero bytes up to the end are what programs write to fill a tape's
+// block, some of them in pipes too.
+func more(src *bufio.Reader, what string) (bool, error) {
+	for zeros := 0; ; zeros++ {
+		b, err := src.ReadByte()
+		switch {
+		case err == io.EOF:
+			return false, nil
+		case err != nil:
+			return false, err
+		case b != 0 && zeros > 0:
+			return false, format.Corrupt(what, -1, "bytes follow its end")
+		case b != 0:
+			return true, src.UnreadByte()
+		}
+	}
+}
+
+// gzipMembers reads members one after the other: the library would take zero bytes behind the last for damage.
+type gzipMembers struct {
+	src *bufio.Reader
+	dec *gzip.Reader
+}
+
+func (g *gzipMembers) Read(p []byte) (int, error) {
+	n, err := g.dec.Read(p)
+	if err != io.EOF {
+		return n, err
+	}
+	again, err := more(g.src, "gzip stream")
+	switch {
+	case err != nil:
+		return n, err
+	case !again:
+		return n, io.EOF
+	}
+	if err := g.dec.Reset(g.src); err != nil {
+		return n, noEOF(err)
+	}
+	g.dec.Multistream(false)
+	return n, nil
 }

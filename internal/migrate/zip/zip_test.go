@@ -205,7 +205,12 @@ func TestRefused(t *testing.T) {
 		{"local sum", func() []byte { b := raw(t, "name", "data"); l, _ := bothHeaders(b); l[14] ^= 1; return b }, "different lengths or check sums", "", format.ErrCorrupt},
 		{"no local header", func() []byte { b := raw(t, "name", "data"); l, _ := bothHeaders(b); l[3] = 9; return b }, "no local header", "", format.ErrCorrupt},
 		{"data", func() []byte { b := raw(t, "name", "data"); b[35] ^= 1; return b }, "check sum", "", format.ErrCorrupt},
-		{"long name field", func() []byte { b := raw(t, "name", "data"); l, _ := bothHeaders(b); le.PutUint16(l[28:], 300); return b }, "the file ends inside it", "", format.ErrCorrupt},
+		{"long name field", func() []byte {
+			b := raw(t, "name", "data")
+			l, _ := bothHeaders(b)
+			le.PutUint16(l[28:], 300)
+			return b
+		}, "the file ends inside it", "", format.ErrCorrupt},
 		{"method", func() []byte {
 			b := raw(t, "name", "data")
 			l, c := bothHeaders(b)
