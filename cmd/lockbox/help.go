@@ -80,9 +80,14 @@ When several apply, 130 comes first, then 15, 11, 16, 14, 1, 12 and 3. A closed 
 on standard output (lockbox list a.lbx | head) is not a failure.
 `},
 	{"formats", "what can be read and written", `This program reads and writes one format, version 1, which FORMAT.md specifies down
-to every byte. A file of any other kind is refused with exit 14; ZIP, tar and the
-usual compressed forms, 7z, RAR and reVault's lockboxes are recognised by their content
-and named.
+to every byte. A file of any other kind is refused with exit 14; what other programs
+wrote is recognised by its content, and the command that migrates it is named.
+"lockbox help migrate" says what that can be; "lockbox export" writes tar and ZIP.
+
+migrate --report writes one object a line for each old archive: "source", "format",
+"migrated", then "error" or "archive", "entries", "bytes", "generation" and "root";
+"notes", "repeated" (names that came again, the last one counts) and "lost", a list of
+"name", "lost" (the reason), "entry" (all of it, not only something of it) and "damage".
 
 An archive written by a later version may hold what this one does not know. It says
 itself whether it can be read all the same, and whether it can be changed.

@@ -1,5 +1,5 @@
-// Package migrate turns an archive of another format into a new lockbox archive, and a lockbox archive into a tar or
-// zip stream.
+// Package migrate turns an archive of another format into a new lockbox archive, and puts it into the old one's place
+// when asked.
 //
 // Invariants. The old archive is opened for reading only. The new one is a separate file that has its name only when it
 // is complete, on the device, and every entry of it was compared with a second reading of the old one. What cannot be
