@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"time"
+	"unicode/utf8"
 
 	"github.com/klauspost/compress/zip"
 
@@ -97,6 +98,9 @@ func (z *zipWriter) losses(e *index.Entry, first pathsafe.Path) {
 	}
 	if !first.IsZero() {
 		z.lost(e, "that it is another name of "+pathsafe.Quote(first.String())+": it is written as a copy")
+	}
+	if !utf8.ValidString(e.Path.String()) {
+		z.lost(e, "a name that all programs read alike: it is not UTF-8")
 	}
 	if e.HasBSDFlags {
 		z.lost(e, "its BSD flags")

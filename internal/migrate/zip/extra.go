@@ -38,7 +38,7 @@ func (a *archive) name(h *header) (string, error) {
 		return h.raw, nil
 	case a.names != nil:
 		return a.names.NewDecoder().String(h.raw)
-	case ascii(h.raw), unixHost(h.madeBy) && utf8.ValidString(h.raw):
+	case ascii(h.raw), unixHost(h.madeBy): // there names are bytes
 		return h.raw, nil
 	}
 	return charmap.CodePage437.NewDecoder().String(h.raw)
