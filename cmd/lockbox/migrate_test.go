@@ -1,0 +1,122 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// oldTar is a tar archive with some megabytes in it.
+func oldTar(t *testing.T) []byte {
+	t.Helper()
+	r := rand.New(rand.NewPCG(7, 8))
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for i := range 60 {
+		data := make([]byte, 1000+r.IntN(300_000))
+		for k := range data {
+			data[k] = byte(r.IntN(1 + i*4))
+		}
+		err := w.WriteHeader(&tar.Header{Name: fmt.Sprintf("d%d/%d", i%5, i), Mode: 0o644, Size: int64(len(data)), Typeflag: tar.TypeReg})
+		if err == nil {
+			_, err = w.Write(data)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// Killed at any moment, a replacement leaves the old archive whole under one of two names and nothing false under its
+// own; run again, it ends as if nothing had been.
+func TestKilledReplacement(t *testing.T) {
+	old := oldTar(t)
+	dir := t.TempDir()
+	name := filepath.Join(dir, "old.tar")
+	write(t, name, old)
+	start := time.Now()
+	mustRun(t, dir, "migrate", "old.tar", "-o", "whole.lbx")
+	whole := time.Since(start)
+	list := mustRun(t, dir, "list", "whole.lbx", "--digest")
+	killed := 0
+	for i := range 12 {
+		for _, n := range []string{name, name + ".bak", name + ".migrate-new"} {
+			if err := os.Remove(n); err != nil && !errors.Is(err, os.ErrNotExist) {
+				t.Fatal(err)
+			}
+		}
+		write(t, name, old)
+		cmd := command(t, dir, "migrate", "old.tar", "--replace")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(whole * time.Duration(i+1) / 12)
+		_ = cmd.Process.Kill() // it may have ended already
+		if cmd.Wait() != nil {
+			killed++
+		}
+		now, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(now, old) {
+			if b, err := os.ReadFile(name + ".bak"); err != nil || !bytes.Equal(b, old) {
+				t.Fatalf("round %d: the old archive is gone: %v", i, err)
+			}
+			mustRun(t, dir, "verify", "--full", "old.tar")
+		}
+		mustRun(t, dir, "migrate", "old.tar", "--replace")
+		if got := mustRun(t, dir, "list", "old.tar", "--digest"); got != list {
+			t.Fatalf("round %d: the new archive holds\n%s", i, got)
+		}
+		if b, err := os.ReadFile(name + ".bak"); err != nil || !bytes.Equal(b, old) {
+			t.Fatalf("round %d: the backup: %v", i, err)
+		}
+		if _, err := os.Lstat(name + ".migrate-new"); err == nil {
+			t.Fatalf("round %d: the new archive is still there under its own name", i)
+		}
+	}
+	if killed == 0 {
+		t.Error("no run was killed before it had ended")
+	}
+}
+
+// An interrupted migration leaves nothing, whatever it was waiting for.
+func TestInterruptedMigration(t *testing.T) {
+	dir := t.TempDir()
+	cmd := command(t, dir, "migrate", "-", "-o", "new.lbx")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	old := oldTar(t)
+	if _, err := in.Write(old[:len(old)/2]); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(200 * time.Millisecond) // so that it takes the signal
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Skipf("no signals here: %v", err)
+	}
+	if code := exitStatus(t, cmd.Wait()); code != int(exitInterrupted) {
+		t.Errorf("exit %d: %s", code, errs.String())
+	}
+	if left := strings.TrimSpace(files(t, dir)); left != "" && left != "." {
+		t.Errorf("it left %q", left)
+	}
+}
