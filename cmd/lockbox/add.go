@@ -125,6 +125,10 @@ before anything is changed (exit 12); a missing name in a --files-from list is
 reported and the rest is stored (exit 3). When there is nothing to add, no
 archive is made.
 
+Rules are those of .gitignore, held against stored paths without --to; the last one that
+matches decides, and what lies in an excluded directory cannot be brought back. A hint names
+each --exclude and --include that matched nothing; rules from a file may go unused.
+
 With --update a file whose size and modification time are as stored is not opened; a new
 mode is stored all the same. Whether the stored bytes are sound is for verify to say.
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"lockbox/internal/hostfs"
@@ -114,6 +115,14 @@ func (r *adder) ruleFlags() string {
 	return "--exclude"
 }
 
+// patternFlag is the flag that the user gave a pattern with.
+func (r *adder) patternFlag(pattern string) string {
+	if slices.Contains(r.opt.rules, filterRule{ruleInclude, pattern}) {
+		return "--include"
+	}
+	return "--exclude"
+}
+
 // exhausted is the error for sources that cannot be opened because too many files are open. Each one more
 // would fail the same way, so that the command ends instead of leaving all of them out.
 func exhausted(host string, err error) error {
@@ -125,6 +134,12 @@ func exhausted(host string, err error) error {
 
 // report says what was done.
 func (r *adder) report(sum store.Summary) error {
+	if !r.a.g.quiet {
+		// No fault, as a rule is often there for what may come up; but it may also be misspelt.
+		for _, pattern := range r.walk.Filter.Unmatched() {
+			r.a.say.Hintf("the pattern %s of %s matched nothing", quoted(pattern), r.patternFlag(pattern))
+		}
+	}
 	nothing := r.files+r.others+r.mirror.count() == 0
 	if nothing && r.made && r.skipped > 0 {
 		return &failure{code: exitFailed, err: fmt.Errorf("nothing was added: all of it was left out, and no archive %s was made", quoted(r.opt.archive))}
