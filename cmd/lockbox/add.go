@@ -120,7 +120,8 @@ A path is stored as given, cleaned, without a leading "/" or ".."; of "." the
 contents are stored at the top. The archive itself is never added to it. A PATH
 that is the archive (exit 3) or that a rule excludes is named and left out.
 Devices, FIFOs and sockets are named and left out (exit 3), as is a file that
-cannot be read or does not hold still. A PATH that does not exist ends the command
+cannot be read. One that changed while it was read is read a second time, and left out when it
+does not hold still then; either way it is named (exit 3). A PATH that does not exist ends the command
 before anything is changed (exit 12); a missing name in a --files-from list is
 reported and the rest is stored (exit 3). When there is nothing to add, no
 archive is made.
@@ -198,6 +199,8 @@ type adder struct {
 
 func (a *app) add(ctx context.Context, opt addOptions) error {
 	r := &adder{a: a, opt: opt, named: make(map[string]bool)}
+	looked := leaveWhenStuck(ctx)
+	defer looked()
 	existing, err := os.Stat(opt.archive)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 		return a.openFailure(opt.archive, err)
@@ -220,6 +223,7 @@ func (a *app) add(ctx context.Context, opt addOptions) error {
 	if opt.dryRun {
 		return r.dryRun(ctx)
 	}
+	looked()
 	so := a.storeOptions()
 	if r.repro != nil {
 		so.Reproducible = true
@@ -265,10 +269,13 @@ func (r *adder) transact(ctx context.Context) (sum store.Summary, err error) {
 		return sum, err
 	}
 	r.a.startProgress("adding", -1)
+	// A source can be on a file system that does not answer. What is staged by then nothing refers to.
+	staged := leaveWhenStuck(ctx)
 	err = r.stage(ctx, tx)
+	staged()
 	r.a.endProgress()
 	if err == nil {
-		err = ctx.Err()
+		err = ctx.Err() // looked at only now, so that no commit is cut off
 	}
 	if err == nil && r.files+r.others == 0 && r.mirror.count() == 0 {
 		// A generation without a change would say nothing, and an archive without an entry less.

@@ -58,18 +58,25 @@ func (r *adder) count(path pathsafe.Path, p pending, bytes int64, action string)
 		r.skipped++
 		r.a.fail(&failure{code: exitSkipped, err: fmt.Errorf("the contents of %s were left out: %w", quoted(p.host), withoutPath(p.unlisted))})
 	}
-	r.actionLine(path, action, p.unlisted != nil)
+	if p.changed() {
+		r.a.note(exitSkipped)
+		r.a.say.Warnf("%s changed while it was read; a second reading was consistent and is stored: %v", quoted(p.host), withoutPath(*p.unsteady))
+	}
+	r.actionLine(path, action, &p)
 }
 
 // actionLine tells machines of one entry. An error stays in the output; what was added is safe all the
 // same.
-func (r *adder) actionLine(path pathsafe.Path, action string, incomplete bool) {
+func (r *adder) actionLine(path pathsafe.Path, action string, p *pending) {
 	if !r.a.g.json {
 		return
 	}
 	o := r.line.begin().bytes("path", path.String()).str("action", action)
-	if incomplete {
+	if p.unlisted != nil {
 		o.bool("incomplete", true)
+	}
+	if p.changed() {
+		o.bool("changed", true)
 	}
 	_, _ = r.a.out.Write(o.line())
 }
@@ -84,7 +91,7 @@ func (r *adder) leftOut(path pathsafe.Path, p pending, err error) {
 	case errors.Is(err, hostfs.ErrExcluded):
 		// That is what was asked for; it is only odd to ask for both.
 		a.say.Warnf("%s was left out by %s", host, r.ruleFlags())
-		r.actionLine(path, "excluded", false)
+		r.actionLine(path, "excluded", &pending{})
 		return
 	case errors.Is(err, hostfs.ErrSelf):
 		a.note(exitSkipped)
@@ -96,7 +103,7 @@ func (r *adder) leftOut(path pathsafe.Path, p pending, err error) {
 		a.fail(&failure{code: exitSkipped, err: fmt.Errorf("%s was left out: %w", host, reason)})
 	}
 	r.skipped++
-	r.actionLine(path, "skipped", false)
+	r.actionLine(path, "skipped", &pending{})
 }
 
 // ruleFlags names the flags that can have excluded something.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -43,9 +44,10 @@ func interruptible() context.Context {
 	return ctx
 }
 
-// leaveWhenStuck is for commands that change nothing: when they do not end soon after an interrupt, because
-// they wait for a pipe that nobody reads or a file system that does not answer, the process ends all the
-// same.
+// leaveWhenStuck is for commands that change nothing, and for the time in which others have not begun to: when they do
+// not end soon after an interrupt, because they wait for a pipe that nobody reads or a file system that does not
+// answer, the process ends all the same. It says nothing, as that might be what it waits for. stop may be
+// called again.
 func leaveWhenStuck(ctx context.Context) (stop func()) {
 	done := make(chan struct{})
 	go func() {
@@ -60,5 +62,5 @@ func leaveWhenStuck(ctx context.Context) (stop func()) {
 			os.Exit(int(exitInterrupted))
 		}
 	}()
-	return func() { close(done) }
+	return sync.OnceFunc(func() { close(done) })
 }
