@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -14,6 +15,18 @@ const (
 	// is a second request.
 	secondRequest = time.Second
 )
+
+// The first thread belongs to main, which does nothing but wait. A signal to the process goes to that thread first, also
+// while it waits in the kernel for a file system that does not answer: then the signal wakes nobody else, and
+// the program never learns of it.
+func init() { runtime.LockOSThread() }
+
+// offFirstThread runs fn on another thread; main calls it.
+func offFirstThread(fn func() int) int {
+	done := make(chan int)
+	go func() { done <- fn() }()
+	return <-done
+}
 
 // interruptible returns a context that ends with the first SIGINT, SIGTERM or SIGHUP, so that the command
 // can tidy up and leave. A second one ends the process on the spot, as a kill would: the archive
