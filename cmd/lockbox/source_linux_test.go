@@ -93,9 +93,9 @@ func TestUnreadableSources(t *testing.T) {
 }
 
 // mount mounts for the time of a test, or skips it.
-func mount(t *testing.T, source, target, kind string, flags uintptr) {
+func mount(t *testing.T, source, target, kind string, flags uintptr, data string) {
 	t.Helper()
-	if err := syscall.Mount(source, target, kind, flags, ""); err != nil {
+	if err := syscall.Mount(source, target, kind, flags, data); err != nil {
 		t.Skipf("no way to mount: %v", err)
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(target, syscall.MNT_DETACH) })
@@ -112,9 +112,9 @@ func TestMountsInTheTree(t *testing.T) {
 		}
 	}
 	write(t, filepath.Join(tree, "f"), []byte("f"))
-	mount(t, "none", filepath.Join(tree, "other"), "tmpfs", 0)
+	mount(t, "none", filepath.Join(tree, "other"), "tmpfs", 0, "")
 	write(t, filepath.Join(tree, "other", "g"), []byte("g"))
-	mount(t, tree, filepath.Join(tree, "again"), "", syscall.MS_BIND|syscall.MS_REC)
+	mount(t, tree, filepath.Join(tree, "again"), "", syscall.MS_BIND|syscall.MS_REC, "")
 	again := "tree/\ntree/again/\ntree/again/again/\ntree/again/again/deeper/\ntree/again/f\ntree/again/other/\n"
 	for flag, want := range map[string]string{
 		"--jobs=4":          again + "tree/again/other/g\ntree/f\ntree/other/\ntree/other/g\n",
