@@ -259,6 +259,9 @@ func (r *adder) transact(ctx context.Context) (sum store.Summary, err error) {
 	if err := r.agree(ctx, in); err != nil {
 		return sum, err
 	}
+	// A source can be on a file system that does not answer. What is staged by then nothing refers to.
+	staged := leaveWhenStuck(ctx)
+	defer staged()
 	if r.opt.noReplace && r.filled {
 		if err := r.rehearse(ctx); err != nil {
 			return sum, err
@@ -269,8 +272,6 @@ func (r *adder) transact(ctx context.Context) (sum store.Summary, err error) {
 		return sum, err
 	}
 	r.a.startProgress("adding", -1)
-	// A source can be on a file system that does not answer. What is staged by then nothing refers to.
-	staged := leaveWhenStuck(ctx)
 	err = r.stage(ctx, tx)
 	staged()
 	r.a.endProgress()

@@ -243,7 +243,7 @@ func TestSickDisk(t *testing.T) {
 // Whichever request is the one that a mount never answers, an interrupt ends the command: exit 130, the archive as
 // before, no stray file. It dies one request later each time, until the command gets through.
 func TestDeadMount(t *testing.T) {
-	for _, args := range [][]string{{"a.lbx", "-j", "1"}, {"a.lbx", "-j", "4"}, {"a.lbx", "--dry-run"}, {"new.lbx"}} {
+	for _, args := range [][]string{{"a.lbx", "-j", "1"}, {"a.lbx", "-j", "4"}, {"a.lbx", "--dry-run"}, {"a.lbx", "--no-replace"}, {"new.lbx"}, {"new.lbx", "--reproducible"}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			t.Parallel()
 			const most = 24
