@@ -223,7 +223,6 @@ func (a *app) add(ctx context.Context, opt addOptions) error {
 	if opt.dryRun {
 		return r.dryRun(ctx)
 	}
-	looked()
 	so := a.storeOptions()
 	if r.repro != nil {
 		so.Reproducible = true
@@ -231,6 +230,7 @@ func (a *app) add(ctx context.Context, opt addOptions) error {
 			return err
 		}
 	}
+	looked()
 	if existing == nil {
 		r.ar, err = a.openNew(ctx, opt.archive, so, &opt.create, opt.reproducible)
 		if _, serr := os.Stat(opt.archive); err != nil && serr == nil {
