@@ -90,7 +90,7 @@ var errKilled = errors.New("killed")
 
 // Whatever operation is the last that happens: the old archive is there, the name stands for one of the two, and a
 // second run ends as if nothing had been. The same for the disks that a power cut leaves.
-func TestReplaceKilledAnywhere(t *testing.T) {
+func TestCrashReplace(t *testing.T) {
 	old := tarOf(t)
 	r := rand.New(rand.NewPCG(5, 6))
 	for _, noLinks := range []bool{false, true} {

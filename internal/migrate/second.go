@@ -75,7 +75,13 @@ func (p *proof) failed() bool {
 func (p *proof) run(ctx context.Context) error {
 	work := make(chan part)
 	var wg sync.WaitGroup
-	for range p.r.o.Jobs {
+	buf := newBuffers()
+	give := func(w part) { work <- w }
+	workers := p.r.o.Jobs
+	if workers == 1 {
+		workers, give = 0, func(w part) { p.check(ctx, w, buf) }
+	}
+	for range workers {
 		wg.Go(func() {
 			buf := newBuffers()
 			for w := range work {
@@ -88,7 +94,6 @@ func (p *proof) run(ctx context.Context) error {
 	// The readers' panics are caught where they read; pulling keeps ours out of theirs.
 	next, stop := iter.Pull2(p.r.guarded(ctx))
 	defer stop()
-	buf := newBuffers()
 	var broken error
 	for !p.failed() {
 		e, err, ok := next()
@@ -107,7 +112,7 @@ func (p *proof) run(ctx context.Context) error {
 			continue
 		}
 		if e.Open == nil || !e.LinkTo.IsZero() || p.r.rep.Info.Random {
-			work <- w
+			give(w)
 			continue
 		}
 		c, err := p.r.open(e.Open)
@@ -123,7 +128,7 @@ func (p *proof) run(ctx context.Context) error {
 				break
 			}
 			w.body = bytes.NewReader(b)
-			work <- w
+			give(w)
 			continue
 		}
 		w.body = c

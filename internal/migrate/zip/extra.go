@@ -100,6 +100,9 @@ func describe(h *header, l local, e *index.Entry) (lost []string) {
 			e.Kind = index.Dir
 		}
 	}
+	if dir && e.Kind == index.File && h.size == 0 {
+		e.Kind = index.Dir // every program takes it for one
+	}
 	if e.Mode = mode & 0o7777; mode == 0 {
 		switch {
 		case e.Kind == index.Dir:

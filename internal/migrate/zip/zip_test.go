@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"io"
 	"io/fs"
@@ -348,6 +349,101 @@ func TestNTFSTimes(t *testing.T) {
 	e := got["x"].e.Entry
 	if err != nil || e.MtimeSec != 1 || e.MtimeNsec != 234567800 || !e.HasBirth || e.BirthSec != 0 {
 		t.Errorf("%v, %+v", err, e)
+	}
+}
+
+// patched is an input in which a stretch of zeros stands for data that nobody keeps.
+type patched struct {
+	front []byte
+	zeros int64
+	back  []byte
+}
+
+func (p *patched) ReadAt(b []byte, off int64) (n int, err error) {
+	for n < len(b) {
+		at := off + int64(n)
+		switch f, z := int64(len(p.front)), int64(len(p.front))+p.zeros; {
+		case at < f:
+			n += copy(b[n:], p.front[at:])
+		case at < z:
+			k := int(min(int64(len(b)-n), z-at))
+			clear(b[n : n+k])
+			n += k
+		case at < z+int64(len(p.back)):
+			n += copy(b[n:], p.back[at-z:])
+		default:
+			return n, io.EOF
+		}
+	}
+	return n, nil
+}
+
+// More entries than the old fields can count, and an entry behind the first four gigabytes.
+func TestManyAndLarge(t *testing.T) {
+	var b bytes.Buffer
+	w := kzip.NewWriter(&b)
+	const many = 70_000
+	for i := range many {
+		if _, err := w.CreateRaw(&kzip.FileHeader{Name: fmt.Sprintf("d/%d", i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	a, err := Open(context.Background(), input(b.Bytes()), source.Options{})
+	if err != nil || a.Info().Entries != many {
+		t.Fatal(a, err)
+	}
+	n := 0
+	for e, err := range a.Entries(context.Background()) {
+		if err != nil || e.Err != nil {
+			t.Fatal(err, e.Err)
+		}
+		n++
+	}
+	if n != many {
+		t.Errorf("%d entries of %d", n, many)
+	}
+	if _, err := Open(context.Background(), input(b.Bytes()), source.Options{MaxEntries: many - 1}); !errors.Is(err, source.ErrLimit) {
+		t.Errorf("too many: %v", err)
+	}
+
+	// The first entry's bytes are left out of the buffer and put in as a stretch of zeros.
+	b.Reset()
+	const large = 5 << 30
+	w = kzip.NewWriter(&b)
+	w.SetOffset(0)
+	if _, err := w.CreateRaw(&kzip.FileHeader{Name: "large", CompressedSize64: large, UncompressedSize64: large}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	front := bytes.Clone(b.Bytes())
+	b.Reset()
+	rest := kzip.NewWriter(&b)
+	rest.SetOffset(int64(len(front)) + large)
+	f, err := rest.CreateRaw(&kzip.FileHeader{Name: "behind", CRC32: crc32.ChecksumIEEE([]byte("data")), CompressedSize64: 4, UncompressedSize64: 4})
+	if err == nil {
+		_, err = f.Write([]byte("data"))
+	}
+	if err := errors.Join(err, rest.Close()); err != nil {
+		t.Fatal(err)
+	}
+	// The directory of the second writer lacks the first entry: it stands before the archive, as a program would.
+	p := &patched{front, large, b.Bytes()}
+	a, err = Open(context.Background(), source.Input{ReaderAt: p, Size: int64(len(front)) + large + int64(len(p.back))}, source.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for e, err := range a.Entries(context.Background()) {
+		if err != nil || e.Err != nil || e.Name != "behind" {
+			t.Fatalf("%+v, %v", e, err)
+		}
+		if s, err := readContent(e); err != nil || s != "data" {
+			t.Errorf("%q, %v", s, err)
+		}
 	}
 }
 
