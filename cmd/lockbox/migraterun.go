@@ -32,11 +32,17 @@ func (m *migrator) wipe() {
 
 // one migrates one old archive to a new name.
 func (m *migrator) one(ctx context.Context, old, output string) error {
-	err := m.attempt(ctx, old, output, nil)
+	rep, err := m.attempt(ctx, old, output, nil)
+	return m.conclude(old, output, &rep, err)
+}
+
+// conclude reports a migration that has come to its end.
+func (m *migrator) conclude(old, output string, rep *migrate.Report, err error) error {
+	m.line(old, output, rep, err)
 	if err != nil {
 		return m.failure(old, output, err)
 	}
-	return nil
+	return m.tell(old, output, rep)
 }
 
 // replace puts the new archive into the old one's place.
@@ -57,22 +63,19 @@ func (m *migrator) replace(ctx context.Context, old string) error {
 	if _, err := os.Lstat(migrate.BackupName(old)); err == nil {
 		return m.failure(old, old, fmt.Errorf("%w: %s", migrate.ErrNotOurs, quoted(migrate.BackupName(old))))
 	}
-	err = m.attempt(ctx, old, migrate.NewName(old), func(in *migrate.Input) error { return migrate.Exchange(vfs.OS(), in) })
-	if err != nil {
-		return m.failure(old, old, err)
-	}
-	return nil
+	rep, err := m.attempt(ctx, old, migrate.NewName(old), func(in *migrate.Input) error { return migrate.Exchange(vfs.OS(), in) })
+	return m.conclude(old, old, &rep, err)
 }
 
 // attempt migrates old to output and, when that is there, calls then.
-func (m *migrator) attempt(ctx context.Context, old, output string, then func(*migrate.Input) error) (err error) {
+func (m *migrator) attempt(ctx context.Context, old, output string, then func(*migrate.Input) error) (rep migrate.Report, err error) {
 	a := m.a
 	if fi, err := os.Lstat(output); err == nil {
-		return taken(output, fi)
+		return rep, taken(output, fi)
 	}
 	in, err := m.open(ctx, old, output)
 	if err != nil {
-		return err
+		return rep, err
 	}
 	defer func() {
 		if cerr := in.Close(); err == nil && cerr != nil {
@@ -84,7 +87,7 @@ func (m *migrator) attempt(ctx context.Context, old, output string, then func(*m
 	o := migrate.Options{Limits: m.opt.limits(), AllowLoss: m.opt.allowLoss, Jobs: a.jobs()}
 	o.Source = source.Options{Encoding: m.opt.encoding, Passphrase: func() ([]byte, error) { return m.sourcePassphrase(ctx, old) }}
 	if err := m.opt.revault.options(ctx, old, &o.Source); err != nil {
-		return err
+		return rep, err
 	}
 	o.Create = func(ctx context.Context, info source.Info) (*store.Archive, error) {
 		var err error
@@ -94,7 +97,7 @@ func (m *migrator) attempt(ctx context.Context, old, output string, then func(*m
 	o.Lost = func(l migrate.Loss) { m.lost(old, l, &shown) }
 	a.startProgress("migrating", -1)
 	o.Progress = a.bar.set
-	rep, err := migrate.Run(ctx, in, o)
+	rep, err = migrate.Run(ctx, in, o)
 	a.endProgress()
 	if shown > findingsShown && !a.g.json {
 		a.say.Warnf("%s: %s more; --json or --report lists all", quoted(old), comma(uint64(shown-findingsShown)))
@@ -104,13 +107,8 @@ func (m *migrator) attempt(ctx context.Context, old, output string, then func(*m
 	}
 	if err == nil && then != nil {
 		err = then(in)
-		output = old
 	}
-	m.line(old, output, &rep, err)
-	if err != nil {
-		return err
-	}
-	return m.tell(old, output, &rep)
+	return rep, err
 }
 
 func (m *migrator) open(ctx context.Context, old, output string) (*migrate.Input, error) {
@@ -193,7 +191,7 @@ func (m *migrator) failure(old, output string, err error) error {
 		return &failure{code: exitMissing, err: fmt.Errorf("there is no archive %s", name)}
 	case errors.Is(err, migrate.ErrUnknown):
 		f := &failure{code: exitForeign, err: fmt.Errorf("%s cannot be migrated: %w", name, err)}
-		if what := foreignKind(old); what != "" {
+		if what := foreignKind(old); what != "" && err == migrate.ErrUnknown {
 			f.hint = "it looks like " + what
 		}
 		return f

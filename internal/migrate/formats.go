@@ -3,7 +3,6 @@ package migrate
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"lockbox/internal/format"
 	"lockbox/internal/migrate/ar"
@@ -35,6 +34,12 @@ var formats = []struct {
 // ErrUnknown is the kind of an input that is no archive of a format that can be read.
 var ErrUnknown = errors.New("it is no archive of a format that can be migrated")
 
+// unsupported is the error for an archive of a format, or of a kind of it, that is known and not read.
+type unsupported struct{ source.Verdict }
+
+func (u unsupported) Error() string        { return "it is " + u.Format + ": " + u.Detail }
+func (u unsupported) Is(target error) bool { return target == ErrUnknown }
+
 // Probe says what an input is. Its content decides, never its name.
 func Probe(in source.Input) (v source.Verdict) {
 	v, _ = probe(in)
@@ -52,7 +57,7 @@ func probe(in source.Input) (source.Verdict, int) {
 	head := make([]byte, unpack.HeadLen)
 	n, _ := in.ReadAt(head, 0) // what cannot be read is nothing that is known
 	if kind := unpack.Probe(head[:n]); kind != "" {
-		return source.Verdict{Format: kind, Detail: "compressed data that hold no archive of a format that can be migrated"}, -1
+		return source.Verdict{Format: kind, Detail: "what is compressed in it is no archive of a format that can be migrated"}, -1
 	}
 	return source.Verdict{}, -1
 }
@@ -64,7 +69,7 @@ func open(ctx context.Context, in source.Input, o source.Options) (a source.Arch
 	case v.Format == "":
 		return nil, ErrUnknown
 	case !v.Supported:
-		return nil, fmt.Errorf("%w: it is %s: %s", ErrUnknown, v.Format, v.Detail)
+		return nil, unsupported{v}
 	}
 	err = guard(func() (err error) { a, err = formats[i].open(ctx, in, o); return err })
 	return a, err

@@ -531,11 +531,16 @@ func (r *run) ahead(e *source.Entry, src *store.Source) error {
 	}
 	head := make([]byte, n+1)
 	k, err := io.ReadFull(c, head)
+	wrong := format.Corrupt("old archive", -1, "it does not have the %d bytes that the archive says", e.Entry.DataSize())
+	if err == nil && n < aheadMax {
+		_ = c.Close() // the other error counts
+		return wrong
+	}
 	if err == nil {
 		src.Entry.Size, src.Entry.Sparse = -1, nil
 		src.Open = func() (store.Reader, index.Entry, error) {
-			if head == nil {
-				return nil, index.Entry{}, errors.New("its content can be read only once")
+			if head == nil { // the store tries again what did not have the length that was expected
+				return nil, index.Entry{}, wrong
 			}
 			m := &memory{Reader: io.MultiReader(bytes.NewReader(head), c), Closer: c}
 			head = nil
@@ -551,7 +556,7 @@ func (r *run) ahead(e *source.Entry, src *store.Source) error {
 	if e.Entry.Size < 0 {
 		e.Entry.Size, src.Entry.Size = int64(k), int64(k)
 	} else if int64(k) != e.Entry.DataSize() {
-		return format.Corrupt("old archive", -1, "it has %d bytes, the archive says %d", k, e.Entry.DataSize())
+		return wrong
 	}
 	head = head[:k]
 	src.Open = func() (store.Reader, index.Entry, error) {
