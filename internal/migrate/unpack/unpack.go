@@ -1,0 +1,158 @@
+package unpack
+
+import (
+	"bufio"
+	"compress/bzip2"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+	"github.com/mikelolasagasti/xz"
+	"github.com/pierrec/lz4/v4"
+
+	"lockbox/internal/format"
+)
+
+// DefaultWindow is the window that a maxWindow of 0 allows: what xz -9, zstd --ultra -22 and zstd --long need.
+const DefaultWindow = 128 << 20
+
+// Errors that are not damage.
+var (
+	ErrWindow      = errors.New("the compressed stream wants more memory than is allowed")
+	ErrUnsupported = errors.New("this compression is not supported")
+)
+
+// NewReader returns the plain bytes of r, which is compressed as kind says, a name that Probe returns. It reads what
+// follows in r until its end. maxWindow bounds the memory of the decoder's window, 0 is DefaultWindow. Errors are of
+// kind format.ErrCorrupt, ErrWindow, ErrUnsupported, or what r itself returned. The caller closes the reader; r stays
+// open.
+func NewReader(kind string, r io.Reader, maxWindow int64) (io.ReadCloser, error) {
+	if maxWindow <= 0 {
+		maxWindow = DefaultWindow
+	}
+	z := &reader{kind: kind, src: &source{r: r}}
+	if err := z.guard(func() error { return z.open(min(maxWindow, 1<<31)) }); err != nil {
+		return nil, err
+	}
+	return z, nil
+}
+
+// reader holds one decoder. After its first error it gives nothing but that error.
+type reader struct {
+	kind  string
+	src   *source
+	dec   io.Reader
+	close func() error
+	err   error
+}
+
+// source remembers an error of the reader below, so that a failing disk is not taken for a damaged stream.
+type source struct {
+	r   io.Reader
+	err error
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		s.err = err
+	}
+	return n, err
+}
+
+func (z *reader) open(window int64) error {
+	src := bufio.NewReaderSize(z.src, 64<<10)
+	if _, err := src.Peek(1); err != nil {
+		return noEOF(err) // some of the libraries take nothing for a stream of nothing
+	}
+	switch z.kind {
+	case "gzip":
+		d, err := gzip.NewReader(src)
+		if err != nil {
+			return err
+		}
+		z.dec, z.close = d, d.Close
+	case "bzip2":
+		z.dec = bzip2.NewReader(src) // at most 900 kB of window, whatever the stream says
+	case "xz":
+		d, err := xz.NewReader(src, uint32(window))
+		if err != nil {
+			return err
+		}
+		z.dec = d
+	case "zstd":
+		// One goroutine, the caller's: a panic anywhere else could not be caught.
+		d, err := zstd.NewReader(src, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			zstd.WithDecoderMaxWindow(uint64(max(window, zstd.MinWindowSize))))
+		if err != nil {
+			return err
+		}
+		z.dec, z.close = d, func() error { d.Close(); return nil }
+	case "lz4":
+		z.dec = &lz4Frames{src: src, dec: lz4.NewReader(src)}
+	case "lzip":
+		z.dec = &lzipMembers{src: src, window: window}
+	case "lzma":
+		d, err := newLegacy(src, window)
+		if err != nil {
+			return err
+		}
+		z.dec = d
+	default:
+		return fmt.Errorf("%w: %s", ErrUnsupported, z.kind)
+	}
+	return nil
+}
+
+func (z *reader) Read(p []byte) (n int, err error) {
+	if z.err != nil || len(p) == 0 {
+		return 0, z.err
+	}
+	z.err = z.guard(func() error {
+		// A decoder may say for some time that there is nothing yet; one that says so for ever must not hang us.
+		for range 1000 {
+			if n, err = z.dec.Read(p); n != 0 || err != nil {
+				return err
+			}
+		}
+		return io.ErrNoProgress
+	})
+	return n, z.err
+}
+
+func (z *reader) Close() error {
+	if z.close == nil {
+		return nil
+	}
+	f := z.close
+	z.close = nil
+	z.err = errors.New("read of a closed reader")
+	return z.guard(f)
+}
+
+// guard calls f and says of what went wrong which kind it is. Here panics of the libraries end.
+func (z *reader) guard(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = format.Corrupt(z.kind+" stream", -1, "the decoder gave up: %v", p)
+		}
+	}()
+	err = f()
+	switch {
+	case err == nil || err == io.EOF:
+		return err
+	case z.src.err != nil:
+		return z.src.err
+	case errors.Is(err, ErrUnsupported), errors.Is(err, ErrWindow):
+		return err
+	case errors.Is(err, xz.ErrMemlimit), errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
+		return fmt.Errorf("%w: %s: %w", ErrWindow, z.kind, err)
+	case errors.Is(err, xz.ErrOptions), errors.Is(err, xz.ErrUnsupportedCheck), errors.Is(err, zstd.ErrUnknownDictionary):
+		return fmt.Errorf("%w: %s: %w", ErrUnsupported, z.kind, err)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, xz.ErrBuf):
+		return format.Corrupt(z.kind+" stream", -1, "it ends too early, or is damaged")
+	}
+	return format.Corrupt(z.kind+" stream", -1, "%v", err)
+}
