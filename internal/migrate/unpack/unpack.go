@@ -111,13 +111,8 @@ func (z *reader) Read(p []byte) (n int, err error) {
 		return 0, z.err
 	}
 	z.err = z.guard(func() error {
-		// A decoder may say for some time that there is nothing yet; one that says so for ever must not hang us.
-		for range 1000 {
-			if n, err = z.dec.Read(p); n != 0 || err != nil {
-				return err
-			}
-		}
-		return io.ErrNoProgress
+		n, err = some(z.dec, p)
+		return err
 	})
 	return n, z.err
 }
@@ -132,20 +127,15 @@ func (z *reader) Close() error {
 	return z.guard(f)
 }
 
-// guard calls f and says of what went wrong which kind it is. Here panics of the libraries end.
-func (z *reader) guard(f func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = format.Corrupt(z.kind+" stream", -1, "the decoder gave up: %v", p)
-		}
-	}()
-	err = f()
+// guard calls f and says of what went wrong which kind it is.
+func (z *reader) guard(f func() error) error {
+	err := Guard(z.kind+" stream", f)
 	switch {
 	case err == nil || err == io.EOF:
 		return err
 	case z.src.err != nil:
 		return z.src.err
-	case errors.Is(err, ErrUnsupported), errors.Is(err, ErrWindow):
+	case errors.Is(err, ErrUnsupported), errors.Is(err, ErrWindow), errors.Is(err, format.ErrCorrupt):
 		return err
 	case errors.Is(err, xz.ErrMemlimit), errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
 		return fmt.Errorf("%w: %s: %w", ErrWindow, z.kind, err)
