@@ -9,6 +9,7 @@ require (
 	github.com/bodgit/sevenzip v1.6.5
 	github.com/klauspost/compress v1.20.4
 	github.com/mikelolasagasti/xz v1.0.1
+	github.com/nwaples/rardecode/v2 v2.4.6
 	github.com/pierrec/lz4/v4 v4.1.33
 	github.com/rogpeppe/go-internal v1.16.0
 	github.com/spf13/cobra v1.10.2

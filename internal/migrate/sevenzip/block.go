@@ -1,14 +1,17 @@
 package sevenzip
 
 import (
+	"context"
 	"errors"
 	"io"
 
 	"lockbox/internal/format"
+	"lockbox/internal/migrate/unpack"
 )
 
 // block is the folder that an iteration is reading: its streams come one after the other.
 type block struct {
+	ctx    context.Context // of the iteration
 	a      *archive
 	folder int // -1 before the first
 	r      io.Reader
@@ -44,7 +47,7 @@ func (b *block) seek(i int) error {
 	for b.err == nil {
 		if b.cur != nil {
 			// What is wrong with a content is said where it is read; here only matters whether the next can be reached.
-			if _, err := io.Copy(io.Discard, b.cur); err != nil && b.cur.left > 0 {
+			if err := unpack.Drain(b.ctx, b.cur); err != nil && b.cur.left > 0 {
 				b.err = err
 				break
 			}

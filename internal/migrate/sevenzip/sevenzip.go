@@ -190,7 +190,7 @@ func (a *archive) Close() error { return nil }
 // Entries implements source.Archive. Blocks are decoded once, in the order of the entries, which is theirs.
 func (a *archive) Entries(ctx context.Context) iter.Seq2[*source.Entry, error] {
 	return func(yield func(*source.Entry, error) bool) {
-		b := &block{a: a, folder: -1}
+		b := &block{ctx: ctx, a: a, folder: -1}
 		for i := range a.head.files {
 			if err := ctx.Err(); err != nil {
 				yield(nil, err)

@@ -1,6 +1,7 @@
 package unpack
 
 import (
+	"context"
 	"io"
 
 	"lockbox/internal/format"
@@ -47,4 +48,19 @@ func some(r io.Reader, p []byte) (int, error) {
 		}
 	}
 	return 0, io.ErrNoProgress
+}
+
+// Drain reads r to its end and returns what ended it: nil for io.EOF. It stops when ctx ends.
+func Drain(ctx context.Context, r io.Reader) error {
+	b := make([]byte, 64<<10)
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if _, err := r.Read(b); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
 }
