@@ -115,11 +115,17 @@ func (m *lzipMembers) Read(p []byte) (int, error) {
 }
 
 func (m *lzipMembers) next() error {
-	var h [lzipHead]byte
-	if _, err := io.ReadFull(m.src, h[:]); err != nil {
-		if err == io.EOF && m.any {
+	if m.any {
+		again, err := more(m.src, "lzip stream")
+		if err != nil {
+			return err
+		}
+		if !again {
 			return io.EOF
 		}
+	}
+	var h [lzipHead]byte
+	if _, err := io.ReadFull(m.src, h[:]); err != nil {
 		return noEOF(err)
 	}
 	if string(h[:4]) != "LZIP" {

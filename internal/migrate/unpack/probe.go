@@ -6,6 +6,14 @@ import (
 	"math/bits"
 )
 
+// Magic numbers of lz4's frames, the present ones and the older, and of the frames without data of lz4 and zstd, whose
+// last four bits are free.
+const (
+	lz4Magic  = 0x184d2204
+	lz4Legacy = 0x184c2102
+	skippable = 0x184d2a50
+)
+
 // HeadLen is how many bytes of a stream Probe wants to see; fewer are fine when there are no more.
 const HeadLen = 16
 

@@ -73,7 +73,8 @@ func (z *reader) open(window int64) error {
 		if err != nil {
 			return err
 		}
-		z.dec, z.close = d, d.Close
+		d.Multistream(false)
+		z.dec, z.close = &gzipMembers{src, d}, d.Close
 	case "bzip2":
 		z.dec = bzip2.NewReader(src) // at most 900 kB of window, whatever the stream says
 	case "xz":
@@ -91,7 +92,7 @@ func (z *reader) open(window int64) error {
 		}
 		z.dec, z.close = d, func() error { d.Close(); return nil }
 	case "lz4":
-		z.dec = &lz4Frames{src: src, dec: lz4.NewReader(src)}
+		z.dec = lz4.NewReader(src) // it works in its caller's goroutine unless told otherwise; blocks are 8 MiB at most
 	case "lzip":
 		z.dec = &lzipMembers{src: src, window: window}
 	case "lzma":
@@ -145,4 +146,47 @@ func (z *reader) guard(f func() error) error {
 		return format.Corrupt(z.kind+" stream", -1, "it ends too early, or is damaged")
 	}
 	return format.Corrupt(z.kind+" stream", -1, "%v", err)
+}
+
+// more says whether another member follows in src. Zero bytes up to the end are what programs write to fill a tape's
+// block, some of them in pipes too.
+func more(src *bufio.Reader, what string) (bool, error) {
+	for zeros := 0; ; zeros++ {
+		b, err := src.ReadByte()
+		switch {
+		case err == io.EOF:
+			return false, nil
+		case err != nil:
+			return false, err
+		case b != 0 && zeros > 0:
+			return false, format.Corrupt(what, -1, "bytes follow its end")
+		case b != 0:
+			return true, src.UnreadByte()
+		}
+	}
+}
+
+// gzipMembers reads members one after the other: the library would take zero bytes behind the last for damage.
+type gzipMembers struct {
+	src *bufio.Reader
+	dec *gzip.Reader
+}
+
+func (g *gzipMembers) Read(p []byte) (int, error) {
+	n, err := g.dec.Read(p)
+	if err != io.EOF {
+		return n, err
+	}
+	again, err := more(g.src, "gzip stream")
+	switch {
+	case err != nil:
+		return n, err
+	case !again:
+		return n, io.EOF
+	}
+	if err := g.dec.Reset(g.src); err != nil {
+		return n, noEOF(err)
+	}
+	g.dec.Multistream(false)
+	return n, nil
 }

@@ -31,13 +31,16 @@ var pack = map[string]func(t testing.TB, plain []byte) []byte{
 		return written(t, plain, func(w io.Writer) (io.WriteCloser, error) { return zstd.NewWriter(w, zstd.WithEncoderCRC(true)) })
 	},
 	"xz": func(t testing.TB, plain []byte) []byte {
-		return written(t, plain, func(w io.Writer) (io.WriteCloser, error) { return xz.NewWriter(w) })
+		return written(t, plain, func(w io.Writer) (io.WriteCloser, error) { return xz.WriterConfig{DictCap: 64 << 10}.NewWriter(w) })
 	},
 	"lz4": func(t testing.TB, plain []byte) []byte {
-		return written(t, plain, func(w io.Writer) (io.WriteCloser, error) { return lz4.NewWriter(w), nil })
+		return written(t, plain, func(w io.Writer) (io.WriteCloser, error) {
+			z := lz4.NewWriter(w)
+			return z, z.Apply(lz4.BlockSizeOption(lz4.Block64Kb))
+		})
 	},
 	"lzma": func(t testing.TB, plain []byte) []byte {
-		return written(t, plain, func(w io.Writer) (io.WriteCloser, error) { return lzma.NewWriter(w) })
+		return written(t, plain, func(w io.Writer) (io.WriteCloser, error) { return lzma.WriterConfig{DictCap: 64 << 10}.NewWriter(w) })
 	},
 	"lzip": packLzip,
 }
@@ -60,9 +63,9 @@ func written(t testing.TB, plain []byte, open func(io.Writer) (io.WriteCloser, e
 
 func packLzip(t testing.TB, plain []byte) []byte {
 	body := written(t, plain, func(w io.Writer) (io.WriteCloser, error) {
-		return lzma.WriterConfig{DictCap: 1 << 20, EOSMarker: true}.NewWriter(w)
+		return lzma.WriterConfig{DictCap: 64 << 10, EOSMarker: true}.NewWriter(w)
 	})[lzma.HeaderLen:]
-	out := append([]byte("LZIP\x01\x14"), body...)
+	out := append([]byte("LZIP\x01\x10"), body...)
 	out = binary.LittleEndian.AppendUint32(out, crc32.ChecksumIEEE(plain))
 	out = binary.LittleEndian.AppendUint64(out, uint64(len(plain)))
 	return binary.LittleEndian.AppendUint64(out, uint64(len(out)+8))
@@ -142,7 +145,7 @@ func TestDamage(t *testing.T) {
 				t.Fatalf("%s cut to %d of %d bytes: %v", kind, n, len(packed), err)
 			}
 		}
-		for _, junk := range []string{"\x00", "junk", "\x00\x00\x00\x00junkjunkjunk", "\x1f\x8b\x08junkjunk"} {
+		for _, junk := range []string{"junk", "\x00\x00\x00\x00junkjunkjunk", "\x1f\x8b\x08junkjunk"} {
 			if _, err := unpacked(kind, bytes.NewReader(append(slices.Clone(packed), junk...)), 0); !errors.Is(err, format.ErrCorrupt) {
 				t.Errorf("%s with %q behind it: %v", kind, junk, err)
 			}
@@ -155,6 +158,17 @@ func TestDamage(t *testing.T) {
 			bad[i] ^= 0x10
 			if got, err := unpacked(kind, bytes.NewReader(bad), 0); err == nil && !bytes.Equal(got, plain) {
 				t.Fatalf("%s with byte %d changed: other bytes came out, and no error", kind, i)
+			}
+		}
+	}
+}
+
+func TestFilling(t *testing.T) {
+	for kind, f := range pack {
+		for n, ok := range map[int]bool{1: kind == "gzip" || kind == "lzip", 8: kind == "gzip" || kind == "lzip" || kind == "xz"} {
+			packed := append(f(t, sample(1000)), make([]byte, n)...)
+			if got, err := unpacked(kind, bytes.NewReader(packed), 0); ok != (err == nil) || len(got) != 1000 && ok || !ok && !errors.Is(err, format.ErrCorrupt) {
+				t.Errorf("%s, %d zero bytes behind it: %v", kind, n, err)
 			}
 		}
 	}
