@@ -14,10 +14,11 @@ import (
 	"lockbox/internal/migrate/source"
 )
 
-// attrDir and attrReadOnly are attributes of Windows.
+// Attributes of Windows.
 const (
 	attrReadOnly = 0x1
 	attrDir      = 0x10
+	attrReparse  = 0x400
 )
 
 // entry makes an entry of a header. seen are the paths of the entries before it.
@@ -128,6 +129,10 @@ func setLink(e *source.Entry, h *rardecode.FileHeader, seen map[string]bool) err
 		return fmt.Errorf("it is a link of an unknown kind (%d)", h.LinkType)
 	}
 	if x.Kind == index.Symlink && h.LinkType != rardecode.LinkTypeNone {
+		x.WinAttrs &^= attrReparse // says that it is a link
+		if h.HostOS != rardecode.HostOSUnix {
+			x.Mode = 0o777
+		}
 		return checkTarget(x.Target)
 	}
 	return nil

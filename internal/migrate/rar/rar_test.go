@@ -250,7 +250,7 @@ func TestNewerLayout(t *testing.T) {
 	if x := list["win"].e.Entry; x.Kind != index.File || x.Mode != 0o644 || x.WinAttrs != 0x22 {
 		t.Errorf("%+v", x)
 	}
-	if e := list["wsoft"].e; e.Entry.Target != "a/b" || len(e.Lost) != 1 {
+	if e := list["wsoft"].e; e.Entry.Target != "a/b" || len(e.Lost) != 1 || e.Entry.Mode != 0o777 || e.Entry.WinAttrs != 0x20 {
 		t.Errorf("%+v", e)
 	}
 }
