@@ -281,14 +281,16 @@ func TestLimitsOfTheDirectory(t *testing.T) {
 	// Headers whose few bytes claim much. The counts stand where no bytes follow.
 	huge := putNumber(nil, 1<<40)
 	for name, h := range map[string][]byte{
-		"files":       append([]byte{idHeader, idFiles}, huge...),
-		"folders":     append(append([]byte{idHeader, idMainStreams, idUnpack, idFolder}, huge...), 0),
-		"packed":      append([]byte{idHeader, idMainStreams, idPack, 0}, huge...),
-		"coders":      append([]byte{idHeader, idMainStreams, idUnpack, idFolder, 1, 0}, huge...),
-		"properties":  append([]byte{idHeader, idMainStreams, idUnpack, idFolder, 1, 0, 1, 0x21, 0}, huge...),
-		"property":    append([]byte{idHeader, idFiles, 1, idDummy}, huge...),
-		"circle":      {idHeader, idMainStreams, idUnpack, idFolder, 1, 0, 2, 0x11, 0, 1, 1, 0x11, 0, 2, 1, 0, 0, 0, idUnpackSizes, 1, 1, idEnd, idEnd},
-		"no end":      {idHeader},
+		"files":      append([]byte{idHeader, idFiles}, huge...),
+		"folders":    append(append([]byte{idHeader, idMainStreams, idUnpack, idFolder}, huge...), 0),
+		"packed":     append([]byte{idHeader, idMainStreams, idPack, 0}, huge...),
+		"coders":     append([]byte{idHeader, idMainStreams, idUnpack, idFolder, 1, 0}, huge...),
+		"properties": append([]byte{idHeader, idMainStreams, idUnpack, idFolder, 1, 0, 1, 0x21, 0}, huge...),
+		"property":   append([]byte{idHeader, idFiles, 1, idDummy}, huge...),
+		"circle":     {idHeader, idMainStreams, idUnpack, idFolder, 1, 0, 2, 0x11, 0, 1, 1, 0x11, 0, 2, 1, 0, 0, 0, idUnpackSizes, 1, 1, idEnd, idEnd},
+		"no end":     {idHeader},
+		"blocks twice": slices.Concat([]byte{idHeader, idMainStreams, idPack, 0, 2, idSize, 0, 0, idEnd}, []byte{idUnpack, idFolder, 2, 0, 1, 1, 0, 1, 1, 0, idUnpackSizes, 0, 0, idEnd, idSubStreams, idEnd},
+			[]byte{idUnpack, idFolder, 1, 0, 1, 1, 0, idUnpackSizes, 0, idEnd, idEnd, idFiles, 2, idNames, 9, 0, 'a', 0, 0, 0, 'b', 0, 0, 0, idEnd, idEnd}),
 		"unknown":     {idHeader, 77},
 		"packed deep": {idEncodedHeader},
 	} {
@@ -444,7 +446,33 @@ func TestRealTools(t *testing.T) {
 			if protected {
 				wrongPassphrase(t, b)
 			}
+			for i := range 2 {
+				withDamage(t, b, startSize+(len(b)-startSize)*(i+1)/3, files, o)
+			}
 		})
+	}
+}
+
+// withDamage changes a byte of the archive: what comes out without an error must still be right.
+func withDamage(t *testing.T, b []byte, at int, files map[string]string, o source.Options) {
+	t.Helper()
+	b = slices.Clone(b)
+	b[at] ^= 0x55
+	_, list, err := readAll(t, b, o)
+	if err != nil {
+		return
+	}
+	wrong := 0
+	for _, g := range list {
+		switch data, ok := files[g.e.Name]; {
+		case errors.Join(g.e.Err, g.err) != nil:
+			wrong++
+		case ok && data != g.data:
+			t.Errorf("byte %d changed: %s has other bytes, and no error", at, g.e.Name)
+		}
+	}
+	if wrong == 0 {
+		t.Errorf("byte %d changed: nothing was noticed", at)
 	}
 }
 
