@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"maps"
-	"slices"
-	"strings"
 
 	"lockbox/internal/format"
 	"lockbox/internal/migrate/source"
@@ -69,7 +66,6 @@ func Open(ctx context.Context, in source.Input, o source.Options) (source.Archiv
 		return nil, format.Corrupt("cpio archive", 0, "the input is no cpio archive")
 	}
 	a := &archive{in: in, most: o.MaxEntries, info: source.Info{Format: v.Format}}
-	notes := map[string]bool{}
 	s := newStream(ctx, in)
 	defer s.close()
 	for {
@@ -80,14 +76,12 @@ func Open(ctx context.Context, in source.Input, o source.Options) (source.Archiv
 		if err != nil {
 			return nil, err
 		}
-		notes[h.layout.String()] = true
 		a.info.Entries++
 		a.info.Bytes += h.size // no more than the stream has: it was read
 		if a.most > 0 && a.info.Entries > a.most {
 			return nil, fmt.Errorf("%w: more than %d entries", source.ErrLimit, a.most)
 		}
 	}
-	a.info.Notes = append(a.info.Notes, "layout of the headers: "+strings.Join(slices.Sorted(maps.Keys(notes)), ", "))
 	return a, nil
 }
 

@@ -19,10 +19,6 @@ const (
 	binBE
 )
 
-func (l layout) String() string {
-	return map[layout]string{newc: "newc", crc: "crc", odc: "odc", binLE: "binary", binBE: "binary, high byte first"}[l]
-}
-
 // Lengths of headers, without the name.
 const (
 	newcSize = 110

@@ -46,9 +46,17 @@ func find(in source.Input) (int64, string, error) {
 	if n, err = in.ReadAt(b, 0); err != nil && err != io.EOF {
 		return -1, "", err
 	}
-	for _, m := range []string{magic5, magic4} {
-		if at := bytes.Index(b[:n], []byte(m)); at >= 0 {
-			return int64(at), m, nil
+	// The program that unpacks has the signatures in it too, so what follows must be the beginning of an archive.
+	for at, tries := 0, 0; tries < 100; at, tries = at+1, tries+1 {
+		k := bytes.Index(b[at:n], []byte(magic4[:6]))
+		if k < 0 {
+			break
+		}
+		at += k
+		for _, m := range []string{magic5, magic4} {
+			if bytes.HasPrefix(b[at:n], []byte(m)) && walk(in, int64(at)).begins {
+				return int64(at), m, nil
+			}
 		}
 	}
 	return -1, "", nil

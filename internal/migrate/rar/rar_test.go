@@ -316,7 +316,14 @@ func TestDamage(t *testing.T) {
 }
 
 func TestProgramInFront(t *testing.T) {
-	b := slices.Concat([]byte("MZ"), make([]byte, 3000), rar5(0, file5{name: "a", flags: 4, data: "x"}.block()))
+	stub := slices.Concat([]byte("MZ"), []byte(magic4+magic5), make([]byte, 3000))
+	if v := Probe(input(stub)); v.Format != "" {
+		t.Errorf("a program with the signatures in it: %+v", v)
+	}
+	if b := slices.Concat(stub, rar4(0, file4(kind4File, 0, "a", "x", 3, 0o100644))); !Probe(input(b)).Supported {
+		t.Error("the older layout behind a program is not found")
+	}
+	b := slices.Concat(stub, rar5(0, file5{name: "a", flags: 4, data: "x"}.block()))
 	info, list, err := readAll(t, b, source.Options{})
 	if !Probe(input(b)).Supported || err != nil || list["a"].data != "x" || len(info.Notes) != 1 {
 		t.Errorf("%v, %v, %v", info, list, err)

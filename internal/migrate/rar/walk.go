@@ -39,6 +39,7 @@ const maxHeader5 = 2 << 20
 
 // facts is what the headers say that the library does not.
 type facts struct {
+	begins    bool // the first block is what it must be
 	volume    bool // one of several
 	hidden    bool // headers are encrypted, and the rest is not known
 	old       bool // the older layout
@@ -85,6 +86,7 @@ func (f *facts) walk4(in source.Input, off int64) {
 		}
 		switch kind := b[2]; kind {
 		case kind4Archive:
+			f.begins = size >= 13 && n >= 13 && uint16(crc32.ChecksumIEEE(b[2:13])) == binary.LittleEndian.Uint16(b[:])
 			f.volume = flags&1 != 0
 			if flags&0x80 != 0 {
 				f.hidden = true
@@ -172,8 +174,10 @@ func (f *facts) walk5(in source.Input, off int64) {
 		}
 		switch kind {
 		case kind5Archive:
+			f.begins = true
 			f.volume = v.next()&1 != 0
 		case kind5Encrypt:
+			f.begins = true
 			v.next()
 			v.next()
 			f.hidden = true

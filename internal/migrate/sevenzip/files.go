@@ -50,11 +50,14 @@ func (h *header) parseFiles(c *format.Cursor, most int) error {
 	for c.Err() == nil {
 		id := c.U8()
 		if id == idEnd {
-			return c.Err()
+			break
 		}
 		p := format.NewCursor(c.Bytes(count(c, c.Len(), "bytes")), "7z header", -1)
 		switch id {
 		case idEmptyStream:
+			if empty != nil {
+				p.Fail("it says twice which files are empty")
+			}
 			m := bitmap(p, n)
 			for i := range h.files {
 				if p.Err() == nil && bit(m, i) {

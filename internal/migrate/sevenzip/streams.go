@@ -69,8 +69,14 @@ func (f *folder) writer(in int) int {
 func parseStreams(c *format.Cursor, space int64) (folders []folder, streams []stream) {
 	var pos int64
 	var packed []int64
-	for c.Err() == nil {
-		switch id := c.U8(); id {
+	for last := byte(0); c.Err() == nil; {
+		id := c.U8()
+		if id != idEnd && id <= last {
+			c.Fail("parts that describe streams are out of order") // the later refer to the earlier
+			return nil, nil
+		}
+		last = id
+		switch id {
 		case idEnd:
 			place(c, folders, packed, pos, space)
 			if streams == nil && c.Err() == nil {
