@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 		// Whoever runs the tests at a terminal must not be asked.
 		openTerminal = func() (terminal, error) { return nil, errNoTerminal }
 	}
-	testscript.Main(m, map[string]func(){"lockbox": main, "b3sum": b3sum})
+	testscript.Main(m, map[string]func(){"lockbox": main, "b3sum": b3sum, "age-plugin-probe": probePlugin})
 }
 
 // cheapRecipient locks with a passphrase at the least cost that there is.

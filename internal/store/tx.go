@@ -12,6 +12,7 @@ import (
 	"lockbox/internal/index"
 	"lockbox/internal/journal"
 	"lockbox/internal/pathsafe"
+	"lockbox/internal/seal"
 )
 
 // Tx is a transaction. Nothing of it is visible, to this handle either, before Commit returns. It is
@@ -21,6 +22,7 @@ type Tx struct {
 	base    *view
 	gen     uint64 // of the root it will publish
 	attempt format.ID
+	salt    []byte // of an encrypted archive's commit block
 	space   space
 	out     writeBuffer
 	nodeSeq uint32
@@ -49,14 +51,14 @@ type Tx struct {
 	retired   []journal.Planned            // extents of the base generation that this one supersedes
 	unused    []journal.Planned            // extents written in this transaction and dropped again
 	compact   *rearrangement               // nil but in a compaction's transactions
+	keys      *journal.KeyDir              // the key directory to be written, or nil
+	restage   bool                         // it does nothing but fill the stage set
+	signKey   seal.Signer                  // signs this generation and those that come; nil: the handle's
 	links     map[pathsafe.Path]linkTarget // what further sources may be links of
 	groups    uint64                       // link groups numbered
 	regrouped map[uint64]bool              // numbers of committed link groups that this transaction's entries have
-
-	keys    *journal.KeyDir // the key directory to be written, or nil
-	restage bool            // it does nothing but fill the stage set
-	sum     Summary
-	nodes   int64 // change of the bytes in nodes' extents
+	sum       Summary
+	nodes     int64 // change of the bytes in nodes' extents
 }
 
 // Summary is what a transaction did.
@@ -183,6 +185,12 @@ func (a *Archive) begin() (*Tx, error) {
 	}
 	if _, err := io.ReadFull(a.opt.Entropy, t.attempt[:]); err != nil {
 		return nil, fmt.Errorf("drawing an attempt id: %w", err)
+	}
+	if v.super.Suite.Encrypted() {
+		t.salt = make([]byte, journal.SaltSize)
+		if _, err := io.ReadFull(a.opt.Entropy, t.salt); err != nil {
+			return nil, fmt.Errorf("drawing a salt: %w", err)
+		}
 	}
 	for i := range t.openPacks {
 		t.openPacks[i] = journal.NoFrame
