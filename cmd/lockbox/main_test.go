@@ -35,6 +35,7 @@ func TestMain(m *testing.M) {
 		// Whoever runs the tests at a terminal must not be asked.
 		openTerminal = func() (terminal, error) { return nil, errNoTerminal }
 	}
+	openItem = openBetween
 	testscript.Main(m, map[string]func(){"lockbox": main, "b3sum": b3sum, "age-plugin-probe": probePlugin})
 }
 
