@@ -51,16 +51,15 @@ type Tx struct {
 	retired   []journal.Planned            // extents of the base generation that this one supersedes
 	unused    []journal.Planned            // extents written in this transaction and dropped again
 	compact   *rearrangement               // nil but in a compaction's transactions
+	keys      *journal.KeyDir              // the key directory to be written, or nil
+	restage   bool                         // it does nothing but fill the stage set
+	signKey   seal.Signer                  // signs this generation and those that come; nil: the handle's
 	links     map[pathsafe.Path]linkTarget // what further sources may be links of
 	groups    uint64                       // link groups numbered
 	regrouped map[uint64]bool              // numbers of committed link groups that this transaction's entries have
-
-	keys    *journal.KeyDir // the key directory to be written, or nil
-	prove   func() error    // of CommitProven
-	restage bool            // it does nothing but fill the stage set
-	signKey seal.Signer     // signs this generation and those that come; nil: the handle's
-	sum     Summary
-	nodes   int64 // change of the bytes in nodes' extents
+	prove     func() error                 // of CommitProven
+	sum       Summary
+	nodes     int64 // change of the bytes in nodes' extents
 }
 
 // Summary is what a transaction did.
@@ -298,76 +297,6 @@ func (t *Tx) Move(from, to pathsafe.Path) error {
 	e.Path = to
 	t.entries.put(&e) // its record was in the tree
 	return nil
-}
-
-// refer changes the number of references to what an entry of this transaction has.
-func (t *Tx) refer(e *index.Entry, by int64) error {
-	for _, n := range e.Contents() {
-		if n != 0 {
-			if err := t.reference(n, by); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// referCommitted is refer for an entry of the committed generation.
-func (t *Tx) referCommitted(e *index.Entry, by int64) error {
-	for _, n := range e.Contents() {
-		if n != 0 {
-			if err := t.committed(n); err != nil {
-				return err
-			}
-		}
-	}
-	return t.refer(e, by)
-}
-
-// reference changes the number of references to a content.
-func (t *Tx) reference(n uint64, by int64) error {
-	if n >= t.firstContent {
-		if i := n - t.firstContent; i < uint64(t.fresh.len()) {
-			c := t.fresh.at(int(i))
-			c.refs = uint32(int64(c.refs) + by)
-			return nil
-		}
-		return format.Corrupt("entry", -1, "content %d has never been given out", n)
-	}
-	c, err := t.content(n)
-	if err != nil {
-		return err
-	}
-	if by < 0 && c.Refs == 0 {
-		return format.Corrupt("contents tree", -1, "content %d has fewer references than entries", n)
-	}
-	c.Refs = uint64(int64(c.Refs) + by)
-	return nil
-}
-
-// committed refuses a number that a committed record names although it was never given out: it would be taken
-// for that of a content of this transaction.
-func (t *Tx) committed(n uint64) error {
-	if n >= t.firstContent {
-		return format.Corrupt("commit block", -1, "content %d is in use, but the next number is %d", n, t.firstContent)
-	}
-	return nil
-}
-
-// content returns a committed content for changing.
-func (t *Tx) content(n uint64) (*index.Content, error) {
-	if err := t.committed(n); err != nil {
-		return nil, err
-	}
-	if c := t.changed[n]; c != nil {
-		return c, nil
-	}
-	c, err := t.a.content(t.base, n)
-	if err != nil {
-		return nil, err
-	}
-	t.changed[n] = &c
-	return &c, nil
 }
 
 // Rollback ends the transaction; the archive stays as it was. What was staged is overwritten.
