@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -109,19 +110,25 @@ func migrateFake(t *testing.T, f *fake, o Options) (*vfs.MemFS, Report, error) {
 	return m, rep, err
 }
 
-// contents reads an archive and checks all of it.
-func contents(t *testing.T, fsys vfs.FS, name string) map[string]string {
+// whole checks all of an archive.
+func whole(t *testing.T, fsys vfs.FS, name string) {
 	t.Helper()
-	ctx := context.Background()
 	f, err := fsys.Open(name, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	sum, err := verify.Run(ctx, f, verify.Options{Full: true, Finding: func(x verify.Finding) { t.Errorf("finding: %+v", x) }})
+	sum, err := verify.Run(context.Background(), f, verify.Options{Full: true, Finding: func(x verify.Finding) { t.Errorf("finding: %+v", x) }})
 	if err != nil || !sum.Complete {
 		t.Fatalf("verify: %+v, %v", sum, err)
 	}
+}
+
+// contents reads an archive and checks all of it.
+func contents(t *testing.T, fsys vfs.FS, name string) map[string]string {
+	t.Helper()
+	ctx := context.Background()
+	whole(t, fsys, name)
 	ar, err := store.Open(ctx, name, store.Options{FS: fsys})
 	if err != nil {
 		t.Fatal(err)
@@ -404,4 +411,32 @@ func TestProbe(t *testing.T) {
 			t.Errorf("%q: %+v", want, v)
 		}
 	}
+}
+
+// Whatever the bytes are: a new archive that is whole, or none.
+func FuzzRun(f *testing.F) {
+	f.Add([]byte("PK\x05\x06" + strings.Repeat("\x00", 18)))
+	for _, name := range []string{"zip/testdata/infozip.zip", "zip/testdata/7z-deflate64.zip", "tar/testdata/pax-sparse-1.0.tar.gz", "tar/testdata/gnu.tar.gz"} {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for _, allow := range []bool{false, true} {
+			m := vfs.Mem()
+			m.Put(oldName, b)
+			_, err := migrateOn(m, oldName, newName, Options{Jobs: 1, AllowLoss: allow, Limits: Limits{Size: 1 << 20, Entries: 100}})
+			if there := slices.Contains(m.Names(), newName); there != (err == nil) {
+				t.Fatalf("there is an archive: %v; %v", there, err)
+			}
+			if !bytes.Equal(m.Bytes(oldName), b) {
+				t.Fatal("the old archive was changed")
+			}
+			if err == nil {
+				whole(t, m, newName)
+			}
+		}
+	})
 }
