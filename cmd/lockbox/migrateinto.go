@@ -84,7 +84,7 @@ func (m *migrator) collect() (list []pair, err error) {
 				return err
 			}
 			if d.IsDir() {
-				if same(name, into) {
+				if name != old && same(name, into) { // what was migrated before
 					return fs.SkipDir
 				}
 				return nil
