@@ -17,14 +17,19 @@ import (
 )
 
 // ExtractOptions says how an Extractor treats what is there and what it restores. The zero value
-// replaces nothing and restores permissions and times, the sticky bit among them, but no setuid or setgid
-// bit.
+// replaces nothing and restores permissions, access control lists and times, the sticky bit and the user's extended
+// attributes among them, but no owner, no setuid or setgid bit and no capability.
 type ExtractOptions struct {
 	Overwrite     bool // replace files and links, never directories
 	SkipExisting  bool // leave existing files and links alone
 	NoPermissions bool // modes as the system gives them to new files
 	NoTimes       bool
-	KeepSetid     bool // restore setuid and setgid bits
+	SameOwner     bool // restore owners: by name where the system knows it, else by number
+	KeepSetid     bool // restore setuid and setgid bits, and capabilities of files
+
+	// Lost, if not nil, is told what of an entry's metadata could not be restored; the entry is written all the
+	// same. It may be called by several goroutines at once.
+	Lost func(path string, err error)
 }
 
 func (o ExtractOptions) validate() error {
@@ -52,6 +57,8 @@ type Extractor struct {
 	found   map[string]bool // those of them that existed before
 	final   map[string]Meta // what Finish gives them
 	skipped map[string]bool // of Preflight
+	origins map[string]origin
+	owners  ownerIDs
 
 	// live guards the temporary names. Whoever creates one or gives a file its final name holds it for
 	// reading, so that after Abort there is none and none will come.
@@ -69,7 +76,8 @@ func NewExtractor(dest string, opt ExtractOptions) (*Extractor, error) {
 	x := &Extractor{
 		opt: opt, host: dest,
 		made: make(map[string]bool), found: make(map[string]bool), final: make(map[string]Meta), skipped: make(map[string]bool),
-		temps: make(map[string]*cached[string]),
+		origins: make(map[string]origin),
+		temps:   make(map[string]*cached[string]),
 	}
 	if _, err := os.Stat(dest); errors.Is(err, fs.ErrNotExist) {
 		if err := os.MkdirAll(dest, 0o777); err != nil {
@@ -159,6 +167,9 @@ func splitPath(p string) (parent, base string) {
 func (x *Extractor) openDir(path string) (*dir, error) {
 	if path == "" {
 		d, err := openTop(x.host)
+		if err == nil {
+			d.findDefaults()
+		}
 		return d, x.fail("open", path, err)
 	}
 	parent, base := splitPath(path)
@@ -188,6 +199,7 @@ func (x *Extractor) openDir(path string) (*dir, error) {
 		}
 		return nil, x.fail("open", path, err)
 	}
+	d.findDefaults()
 	if !x.fresh {
 		x.mu.Lock()
 		found := !x.made[path] || x.found[path]
@@ -227,7 +239,7 @@ func (x *Extractor) restored(m Meta) Meta {
 	return m
 }
 
-// Mkdir makes a directory, or uses the one that is there. Its mode and time are set by Finish; those of
+// Mkdir makes a directory, or uses the one that is there. Its metadata is set by Finish; that of
 // one that was there before only with Overwrite.
 func (x *Extractor) Mkdir(path pathsafe.Path, m Meta) error {
 	up, base, err := x.place(path)
@@ -237,6 +249,7 @@ func (x *Extractor) Mkdir(path pathsafe.Path, m Meta) error {
 	defer x.dirs.release(up)
 	p := path.String()
 	m = x.restored(m)
+	m.Kind = KindDir
 	perm := uint32(0o700) // nobody looks in before the final mode says who may
 	if x.opt.NoPermissions {
 		perm = 0o777
@@ -289,34 +302,10 @@ func (x *Extractor) unlock(path string, there Meta) error {
 	}
 	defer x.dirs.release(d)
 	there.Mode |= 0o700
-	return x.fail("unlock", path, d.finish(&there, false, true))
+	return x.fail("unlock", path, d.object().chmod(there.Mode))
 }
 
-// Symlink makes a link to m.Target, which is not looked at.
-func (x *Extractor) Symlink(path pathsafe.Path, m Meta) error {
-	d, base, err := x.place(path)
-	if err != nil {
-		return err
-	}
-	defer x.dirs.release(d)
-	x.live.RLock()
-	defer x.live.RUnlock()
-	if x.aborted.Load() {
-		return x.fail("link", path.String(), ErrAborted)
-	}
-	err = d.symlink(m.Target, base, &m, x.opt.NoTimes)
-	if errors.Is(err, fs.ErrExist) && x.opt.Overwrite {
-		temp := tempName()
-		if err = d.symlink(m.Target, temp, &m, x.opt.NoTimes); err == nil {
-			if err = d.move(temp, base, true); err != nil {
-				_ = d.remove(temp)
-			}
-		}
-	}
-	return x.fail("link", path.String(), err)
-}
-
-// Finish gives the directories their modes and times, those that lie deepest first, and closes all. It
+// Finish gives the directories their metadata, those that lie deepest first, and closes all. It
 // does all it can and returns the first errors.
 func (x *Extractor) Finish() error {
 	if x.aborted.Load() {
@@ -332,8 +321,8 @@ func (x *Extractor) Finish() error {
 
 func (x *Extractor) finishDirs() error {
 	x.mu.Lock()
-	final := x.final
-	x.final = make(map[string]Meta)
+	final, found := x.final, x.found
+	x.final, x.found = make(map[string]Meta), make(map[string]bool)
 	x.mu.Unlock()
 	// A path begins with those of the directories above it, so that it stands before them in descending
 	// order.
@@ -342,7 +331,7 @@ func (x *Extractor) finishDirs() error {
 		m := final[p]
 		d, err := x.dirs.acquire(p)
 		if err == nil {
-			err = x.fail("restore", p, d.finish(&m, x.opt.NoPermissions, x.opt.NoTimes))
+			err = x.fail("restore", p, x.restore(d.object(), p, &m, d.inherits || found[p]))
 			x.dirs.release(d)
 		}
 		if err != nil && len(errs) < 8 {
