@@ -22,8 +22,8 @@ const (
 	tagGroup     = 8  // bytes
 	tagLinkGroup = 9  // uvarint
 	tagDevice    = 10 // uvarint major, uvarint minor
-	tagSparse    = 11 // pairs of uvarints: data, hole
-	tagXattrs    = 12 // for each: uvarint length and name, uvarint length and value
+	tagSparse    = 11 // see sparse.go
+	tagXattrs    = 12 // see xattrs.go
 	tagXattrsIn  = 13 // uvarint: a content that holds them instead
 	tagBirth     = 14 // as mtime
 	tagWindows   = 15 // uvarint
@@ -33,9 +33,9 @@ const (
 )
 
 const (
-	maxMode   = 0o7777
-	maxNsec   = 1_000_000_000 - 1
-	maxXattrs = 32 << 10 // bytes of xattrs in a record; more go into a content
+	maxMode  = 0o7777
+	maxNsec  = 1_000_000_000 - 1
+	maxOwner = 1024 // bytes of a user's or a group's name
 )
 
 // Kind is what an entry is.
@@ -105,24 +105,8 @@ type Entry struct {
 	Unknown       []byte
 }
 
-// SparseRun is a stretch of data and the hole after it. Only the first of a file may have no data, only
-// the last no hole.
-type SparseRun struct{ Data, Hole int64 }
-
-// Xattr is one extended attribute.
-type Xattr struct {
-	Name  string
-	Value []byte
-}
-
-// DataSize is the size of the entry's content: its size without the holes.
-func (e *Entry) DataSize() int64 {
-	n := e.Size
-	for _, r := range e.Sparse {
-		n -= r.Hole
-	}
-	return n
-}
+// Contents are the numbers of the contents that the entry refers to, 0 where there is none.
+func (e *Entry) Contents() [2]uint64 { return [2]uint64{e.Content, e.XattrsContent} }
 
 // Check reports what an entry must not be. AppendEntry writes whatever it is given, DecodeEntry refuses
 // what Check refuses, so a writer calls Check first.
@@ -159,6 +143,8 @@ func (e *Entry) problem() string {
 		return "link group of a directory"
 	case e.HasDevice && e.Kind != CharDevice && e.Kind != BlockDevice:
 		return "device numbers of what is not a device"
+	case len(e.User) > maxOwner || len(e.Group) > maxOwner:
+		return "name of the owner or the group too long"
 	case e.XattrsContent != 0 && e.Xattrs != nil:
 		return "xattrs both in the record and in a content"
 	}
@@ -169,40 +155,6 @@ func (e *Entry) problem() string {
 		return "a file has a content exactly when it has data"
 	}
 	return e.xattrsProblem()
-}
-
-func (e *Entry) sparseProblem() string {
-	if e.Sparse == nil {
-		return ""
-	}
-	left := e.Size
-	for i, r := range e.Sparse {
-		if r.Data < 0 || r.Hole < 0 || r.Data > left || r.Hole > left-r.Data {
-			return "the sparse map goes beyond the size"
-		}
-		if r.Data == 0 && i > 0 || r.Hole == 0 && (i == 0 || i < len(e.Sparse)-1) {
-			return "the sparse map has an empty stretch"
-		}
-		left -= r.Data + r.Hole
-	}
-	if left != 0 || len(e.Sparse) == 0 {
-		return "the sparse map does not add up to the size"
-	}
-	return ""
-}
-
-func (e *Entry) xattrsProblem() string {
-	size := 0
-	for i, x := range e.Xattrs {
-		if x.Name == "" || strings.IndexByte(x.Name, 0) >= 0 || i > 0 && x.Name <= e.Xattrs[i-1].Name {
-			return "names of xattrs are not in order"
-		}
-		size += uvarintLen(len(x.Name)) + len(x.Name) + uvarintLen(len(x.Value)) + len(x.Value)
-	}
-	if size > maxXattrs || e.Xattrs != nil && size == 0 {
-		return "size of xattrs out of range"
-	}
-	return ""
 }
 
 // AppendEntry writes the record to b: all but the path, which is the key.
@@ -266,35 +218,6 @@ func (w *entryWriter) text(tag byte, s string) {
 	if s != "" {
 		w.head(tag, len(s))
 		w.b = append(w.b, s...)
-	}
-}
-
-func (w *entryWriter) sparse(runs []SparseRun) {
-	if runs == nil {
-		return
-	}
-	n := 0
-	for _, r := range runs {
-		n += uvarintLen64(uint64(r.Data)) + uvarintLen64(uint64(r.Hole))
-	}
-	w.head(tagSparse, n)
-	for _, r := range runs {
-		w.b = binary.AppendUvarint(binary.AppendUvarint(w.b, uint64(r.Data)), uint64(r.Hole))
-	}
-}
-
-func (w *entryWriter) xattrs(xs []Xattr) {
-	if xs == nil {
-		return
-	}
-	n := 0
-	for _, x := range xs {
-		n += uvarintLen(len(x.Name)) + len(x.Name) + uvarintLen(len(x.Value)) + len(x.Value)
-	}
-	w.head(tagXattrs, n)
-	for _, x := range xs {
-		w.b = append(binary.AppendUvarint(w.b, uint64(len(x.Name))), x.Name...)
-		w.b = append(binary.AppendUvarint(w.b, uint64(len(x.Value))), x.Value...)
 	}
 }
 
@@ -393,17 +316,9 @@ func (e *Entry) field(tag byte, c *format.Cursor) {
 	case tagDevice:
 		e.HasDevice, e.Major, e.Minor = true, c.Uvarint(any), c.Uvarint(any)
 	case tagSparse:
-		e.Sparse = make([]SparseRun, 0, min(c.Len()/2, 64))
-		for c.Len() > 0 {
-			data, hole := c.Uvarint(uint64(format.MaxFileSize)), c.Uvarint(uint64(format.MaxFileSize))
-			e.Sparse = append(e.Sparse, SparseRun{int64(data), int64(hole)})
-		}
+		e.Sparse = readSparse(c)
 	case tagXattrs:
-		for c.Len() > 0 {
-			name := string(c.Bytes(int(c.Uvarint(maxXattrs))))
-			value := append([]byte(nil), c.Bytes(int(c.Uvarint(maxXattrs)))...)
-			e.Xattrs = append(e.Xattrs, Xattr{name, value})
-		}
+		e.Xattrs = readXattrs(c)
 	case tagXattrsIn:
 		e.XattrsContent = nonzero(c, maxNumber)
 	case tagBirth:

@@ -141,7 +141,7 @@ func TestEntryRefuses(t *testing.T) {
 		"xattr without name":       {Kind: File, Xattrs: []Xattr{{"", nil}}},
 		"xattrs out of order":      {Kind: File, Xattrs: []Xattr{{"b", nil}, {"a", nil}}},
 		"xattr repeated":           {Kind: File, Xattrs: []Xattr{{"a", nil}, {"a", nil}}},
-		"xattrs over 32 KiB":       {Kind: File, Xattrs: []Xattr{{"a", make([]byte, maxXattrs)}}},
+		"xattrs over 32 KiB":       {Kind: File, Xattrs: []Xattr{{"a", make([]byte, MaxXattrs)}}},
 		"xattrs content too large": {Kind: File, XattrsContent: 1 << 63},
 	} {
 		e.Path = path

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -21,20 +20,24 @@ import (
 // Source is something to store.
 type Source struct {
 	Entry index.Entry // path, kind, metadata; a file's Size is what is expected, -1 when unknown
-	// Open opens a file and returns its entry as of opening, so that size and times belong to the bytes
-	// that are read. It may be called a second time when the first reading was not consistent, and from
-	// another goroutine than Add's. nil for everything but files.
+	// Open opens a file and returns its entry as of opening, so that size, times and sparse map belong to the bytes
+	// that are read: the data alone, without holes. It may be called a second time when the first reading was not
+	// consistent, and from another goroutine than Add's. nil for everything but files.
 	Open    func() (Reader, index.Entry, error)
 	NoDedup bool // store the content even when an equal one is there
 	// Stored is the committed entry of the same path when its content is to stay: then nothing is opened, and
 	// only what else differs is stored anew.
 	Stored *index.Entry
+	// LinkTo makes the entry a further name of an earlier source of the transaction, one with a LinkGroup: it gets all
+	// that was stored of that one, of Entry only the path counts, and nothing is opened. If that one was left out, so
+	// is this. With Stored, the committed entry of the path, it is said whether that is the same.
+	LinkTo pathsafe.Path
 }
 
 // reads reports whether the source is opened at all.
-func (s *Source) reads() bool { return s.Open != nil && s.Stored == nil }
+func (s *Source) reads() bool { return s.Open != nil && s.Stored == nil && s.LinkTo.IsZero() }
 
-// Reader is an open source.
+// Reader is an open source. What it gives of a sparse file is the data only.
 type Reader interface {
 	io.ReadCloser
 	// Check is called after the last byte was read: nil, or why what was read is not one state of the
@@ -45,7 +48,7 @@ type Reader interface {
 // Added is what became of a source.
 type Added struct {
 	Path         pathsafe.Path
-	Bytes        int64
+	Bytes        int64 // of data
 	Deduplicated bool  // an equal content was there
 	Unchanged    bool  // of a source with Stored: that is how it is stored already
 	Err          error // the source was left out, a stored older version stays; the transaction goes on
@@ -62,6 +65,7 @@ type item struct {
 	units  []*[]byte // those of a larger one, cut into frames
 	digest format.Digest
 	large  bool // place reads it
+	same   bool // the committed entry is like that already
 	weight int64
 	err    error
 	done   chan struct{} // closed when a worker has read the file; nil when no worker does
@@ -115,11 +119,15 @@ func (t *Tx) Add(ctx context.Context, sources iter.Seq[Source], done func(Added)
 		defer close(order)
 		for src := range sources {
 			it := &item{src: src}
+			if n := index.XattrsSize(src.Entry.Xattrs); n > index.MaxXattrs {
+				it.weight = min(int64(n), index.MaxXattrsContent)
+			}
 			if src.reads() && src.Entry.Size >= 0 && src.Entry.Size <= wholeMax {
-				it.done, it.weight = make(chan struct{}), src.Entry.Size
-				if !flight.take(ctx, it.weight) {
-					return
-				}
+				it.done = make(chan struct{})
+				it.weight += src.Entry.Size
+			}
+			if it.weight > 0 && !flight.take(ctx, it.weight) {
+				return
 			}
 			select {
 			case order <- it:
@@ -202,17 +210,25 @@ func (t *Tx) read(it *item) error {
 	}
 	defer r.Close()
 	it.entry = entry
-	switch {
-	case entry.Size < 0 || entry.Size > max(it.src.Entry.Size, smallMax):
+	switch size := entry.DataSize(); {
+	case size < 0 || size > max(it.src.Entry.Size, smallMax):
 		it.large = true // more than the budget has been told of
 		return nil
-	case entry.Size > smallMax:
+	case size > smallMax:
 		since(&t.a.stats.read, start)
 		err := t.readUnits(it, r)
 		start = time.Now() // it takes the time itself
 		return err
 	}
-	it.data = getBuf(int(entry.Size) + 1) // one more, to see a file that has grown
+	return t.readSmall(it, r)
+}
+
+// readSmall reads an open file that is to go into a pack.
+func (t *Tx) readSmall(it *item, r Reader) error {
+	start := time.Now()
+	it.recycle()
+	size := it.entry.DataSize()
+	it.data = getBuf(int(size) + 1) // one more, to see a file that has grown
 	n, err := readFull(r, *it.data)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
@@ -220,8 +236,8 @@ func (t *Tx) read(it *item) error {
 	if err := r.Check(); err != nil {
 		return fmt.Errorf("%w: %w", ErrSourceChanged, err)
 	}
-	if int64(n) != entry.Size {
-		return fmt.Errorf("%w: %d bytes read of %d", ErrSourceChanged, n, entry.Size)
+	if int64(n) != size {
+		return fmt.Errorf("%w: %d bytes read of %d", ErrSourceChanged, n, size)
 	}
 	*it.data = (*it.data)[:n]
 	start = lap(&t.a.stats.read, start)
@@ -240,58 +256,102 @@ func (t *Tx) place(ctx context.Context, it *item, done func(Added)) error {
 	}
 	defer it.recycle()
 	out := Added{Path: it.src.Entry.Path, Err: it.err}
-	if it.src.Stored != nil {
-		var err error
-		if out.Unchanged, err = t.keep(it); err != nil {
-			return err
+	var err error
+	switch {
+	case out.Err != nil:
+	case !it.src.LinkTo.IsZero():
+		out.Err, err = t.link(it)
+	case it.src.Stored != nil:
+		err = t.keep(it)
+	default:
+		it.entry.Content, it.entry.XattrsContent = 0, 0
+		if it.src.Open != nil {
+			it.entry.Content, out.Deduplicated, out.Err, err = t.storeData(ctx, it)
 		}
-		out.Bytes = it.entry.Size
-	} else if it.err == nil && it.src.Open != nil {
-		var n uint64
-		var err error
-		switch {
-		case it.large:
-			n, out.Deduplicated, out.Err, err = t.storeLarge(ctx, it)
-		case it.units != nil:
-			n, out.Deduplicated, err = t.storeUnits(it)
-		case len(*it.data) > 0:
-			n, out.Deduplicated, err = t.storeSmall(it)
-		}
-		if err != nil {
-			return err
-		}
-		it.entry.Content = n
-		out.Bytes = it.entry.Size
+	}
+	if err == nil && out.Err == nil && !it.same {
+		out.Err, err = t.putEntry(it)
+	}
+	if err != nil {
+		return err
 	}
 	if out.Err == nil {
-		if err := it.entry.Check(); err != nil { // such as a target that is too long
-			out.Err = fmt.Errorf("%w: %v", ErrUnstorable, err)
-		}
-	}
-	if out.Err == nil && !out.Unchanged {
+		out.Bytes, out.Unchanged = it.entry.DataSize(), it.same
 		if it.src.reads() {
 			t.sum.PlainBytes += out.Bytes
 		}
-		t.entries.put(&it.entry)
+	}
+	if g := max(it.src.Entry.LinkGroup, it.entry.LinkGroup); g != 0 && it.src.LinkTo.IsZero() {
+		l := linkTarget{err: out.Err}
+		switch {
+		case out.Err != nil:
+		case it.same:
+			l.record, _ = t.entries.record(&it.entry) // its record is in the tree
+		default:
+			l.record = t.entries.ops[len(t.entries.ops)-1]
+		}
+		t.target(out.Path, l)
 	}
 	done(out)
 	return nil
 }
 
-// keep makes the item's entry one with the content of the stored entry; same means that the two are equal.
-func (t *Tx) keep(it *item) (same bool, err error) {
+// storeData stores what a fetched item has read or is to read, and returns its content's number.
+func (t *Tx) storeData(ctx context.Context, it *item) (n uint64, dup bool, bad, err error) {
+	switch {
+	case it.large:
+		return t.storeLarge(ctx, it)
+	case it.units != nil:
+		n, dup, err = t.storeUnits(it)
+	case len(*it.data) > 0:
+		n, dup, err = t.storeSmall(it)
+	}
+	return n, dup, nil, err
+}
+
+// putEntry stores the entry of an item, which has its content. bad says why it is left out.
+func (t *Tx) putEntry(it *item) (bad, err error) {
+	e := &it.entry
+	if it.src.LinkTo.IsZero() {
+		if bad, err = t.placeXattrs(e, it.src.NoDedup); err != nil {
+			return nil, err
+		}
+	}
+	if bad == nil && it.src.reads() {
+		if err := t.regroup(e, nil); err != nil {
+			return nil, err
+		}
+	}
+	if bad == nil {
+		bad = e.Check() // such as a target that is too long
+	}
+	if bad == nil && e.Kind == index.Socket {
+		bad = errors.New("it is a socket")
+	}
+	if bad == nil && !t.entries.put(e) {
+		bad = errors.New("its metadata is too much for a record")
+	}
+	if bad != nil {
+		return fmt.Errorf("%w: %v", ErrUnstorable, bad), t.refer(e, -1)
+	}
+	return nil, nil
+}
+
+// keep makes the item's entry one with the content of the stored entry.
+func (t *Tx) keep(it *item) (err error) {
 	e, old := &it.entry, it.src.Stored
 	e.Content, e.Size, e.Sparse, e.Unknown = old.Content, old.Size, old.Sparse, old.Unknown
-	t.scratch = index.AppendEntry(t.scratch[:0], e)
-	n := len(t.scratch)
-	t.scratch = index.AppendEntry(t.scratch, old)
-	if same = bytes.Equal(t.scratch[:n], t.scratch[n:]); same || e.Content == 0 {
-		return same, nil
+	e.XattrsContent = 0
+	if err := t.keepXattrs(e, old); err != nil {
+		return err
 	}
-	if err := t.committed(e.Content); err != nil {
-		return false, err
+	if err := t.regroup(e, old); err != nil {
+		return err
 	}
-	return false, t.reference(e.Content, 1)
+	if it.same, err = t.isStored(it); it.same || err != nil {
+		return err
+	}
+	return t.referCommitted(e, 1)
 }
 
 // storeSmall puts a file into the open pack of its class.

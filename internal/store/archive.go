@@ -423,13 +423,21 @@ func (a *Archive) List(under pathsafe.Path) iter.Seq2[index.Entry, error] {
 // emptyDigest is the BLAKE3-256 of nothing: an empty file has no content.
 var emptyDigest = format.Digest(blake3.Sum256(nil))
 
-// Digest returns the BLAKE3-256 of a file's stored bytes.
+// Digest returns the BLAKE3-256 of a file's stored bytes; of a sparse file, a digest of its map and its data that no
+// other program prints.
 func (a *Archive) Digest(e *index.Entry) (format.Digest, error) {
-	if e.Content == 0 {
-		return emptyDigest, nil
+	d := emptyDigest
+	if e.Content != 0 {
+		c, err := a.content(a.view(), e.Content)
+		if err != nil {
+			return format.Digest{}, err
+		}
+		d = c.Digest
 	}
-	c, err := a.content(a.view(), e.Content)
-	return c.Digest, err
+	if e.Sparse != nil {
+		d = digestSparse(e, d)
+	}
+	return d, nil
 }
 
 // Close ends the handle. A writer first rolls an open transaction back, brings the other superblock

@@ -12,10 +12,11 @@ import (
 	"lockbox/internal/index"
 )
 
-// Piece is a part of a file as Bulk delivers it. Data is valid during the call only.
+// Piece is a part of a file as Bulk delivers it: data only, and none across a hole. Data is valid during the call
+// only.
 type Piece struct {
 	Entry *index.Entry // the same pointer for all pieces of a file, and for no other file
-	Off   int64
+	Off   int64        // in the file, with its holes
 	Data  []byte
 	Err   error // this part is damaged; Data is empty
 }
@@ -33,15 +34,16 @@ type want struct {
 	in, len int64
 	unit    int64
 	entry   *index.Entry
-	off     int64 // position in the file
+	data    *dataMap
+	off     int64 // position in the content
 }
 
 var wantLists = sync.Pool{New: func() any { w := make([]want, 0, 512); return &w }}
 
 // Bulk reads files whole: every frame that they need is read and decoded once per batch of entries, by
 // the handle's workers, which call fn concurrently and in no particular order (in file order of the
-// frames with one job). Entries that are not files are passed over; an empty file gives one piece
-// without data. A part that is damaged or cannot be read is reported to fn and the rest goes on; fn's own error
+// frames with one job). Entries that are not files are passed over; a file without data, empty or all hole, gives
+// one piece without data. A part that is damaged or cannot be read is reported to fn and the rest goes on; fn's own error
 // and an error of entries end it.
 func (a *Archive) Bulk(ctx context.Context, entries iter.Seq2[index.Entry, error], fn func(Piece) error) error {
 	b := &bulk{a: a, v: a.view(), fn: fn}
@@ -89,9 +91,6 @@ func (b *bulk) add(e index.Entry) error {
 	b.entries = append(b.entries, e)
 	p := &b.entries[len(b.entries)-1]
 	b.count++
-	if err := readable(p); err != nil {
-		return b.fn(Piece{Entry: p, Err: err})
-	}
 	if e.Content == 0 {
 		return b.fn(Piece{Entry: p})
 	}
@@ -103,15 +102,15 @@ func (b *bulk) add(e index.Entry) error {
 	if err == nil {
 		err = b.v.plausible(c)
 	}
-	if err == nil && c.Size != e.Size {
+	if err == nil && c.Size != e.DataSize() {
 		err = format.Corrupt("entry", -1, "its size disagrees with its content's")
 	}
 	if err != nil {
 		return b.fn(Piece{Entry: p, Err: err})
 	}
-	off := int64(0)
+	m, off := newDataMap(p), int64(0)
 	for _, r := range c.Runs {
-		b.wants = append(b.wants, want{frame: r.Frame, in: r.Off, len: r.Len, unit: r.Unit, entry: p, off: off})
+		b.wants = append(b.wants, want{frame: r.Frame, in: r.Off, len: r.Len, unit: r.Unit, entry: p, data: m, off: off})
 		off += r.Len
 	}
 	return nil
@@ -251,7 +250,7 @@ func (b *bulk) groups(ctx context.Context, emit func(*group) error) error {
 			}
 			ws := make([]want, 0, j-i)
 			for _, x := range b.wants[i:j] {
-				ws = append(ws, want{in: 0, len: min(x.unit, x.len-at), entry: x.entry, off: x.off + at})
+				ws = append(ws, want{in: 0, len: min(x.unit, x.len-at), entry: x.entry, data: x.data, off: x.off + at})
 			}
 			if err := one(w.frame+uint64(at/w.unit), ws); err != nil {
 				return err
@@ -290,7 +289,8 @@ func (b *bulk) ref(number uint64) (frameRef, error) {
 func (b *bulk) damaged(ws []want, err error) error {
 	b.a.DropTrust()
 	for _, w := range ws {
-		if e := b.fn(Piece{Entry: w.entry, Off: w.off, Err: err}); e != nil {
+		off, _ := w.data.from(w.off, w.len)
+		if e := b.fn(Piece{Entry: w.entry, Off: off, Err: err}); e != nil {
 			return e
 		}
 	}
@@ -439,6 +439,12 @@ func (b *bulk) deliverBlocks(ref *frameRef, t *frames.Table, plain []byte, at in
 
 // piece hands out what is wanted of a frame's plain bytes from position at on.
 func (b *bulk) piece(plain []byte, at int64, w want) error {
-	lo := w.in - at
-	return b.fn(Piece{Entry: w.entry, Off: w.off, Data: plain[lo : lo+w.len]})
+	for data := plain[w.in-at : w.in-at+w.len]; len(data) > 0; {
+		off, n := w.data.from(w.off, int64(len(data)))
+		if err := b.fn(Piece{Entry: w.entry, Off: off, Data: data[:n]}); err != nil {
+			return err
+		}
+		w.off, data = w.off+n, data[n:]
+	}
+	return nil
 }

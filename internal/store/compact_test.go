@@ -2,11 +2,13 @@ package store
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"lockbox/internal/frames"
+	"lockbox/internal/index"
 )
 
 // compact compacts the world's archive and checks it.
@@ -37,11 +39,19 @@ func (w *world) fresh(o CreateOptions) int64 {
 	w.t.Helper()
 	f := newWorld(w.t, 99, Options{Jobs: 1})
 	f.create(o)
-	files := map[string][]byte{}
-	for p, d := range w.model {
-		files[p] = d
-	}
-	f.change(func(tx *Tx) { f.add(tx, files) })
+	f.change(func(tx *Tx) {
+		if w.meta == nil {
+			f.add(tx, maps.Clone(w.model))
+			return
+		}
+		var src []Source
+		for _, p := range slices.Sorted(mapKeys(w.meta)) {
+			e := w.meta[p]
+			e.LinkGroup = 0 // a link and an equal file take the same room
+			src = append(src, source(e, squeeze(e.Sparse, w.model[p])))
+		}
+		f.addSources(tx, src, nil)
+	})
 	return int64(len(f.mem.Bytes(name)))
 }
 
@@ -148,6 +158,7 @@ func (w *world) removeEverySecond(tx *Tx) {
 				w.t.Fatal(err)
 			}
 			delete(w.model, p)
+			delete(w.meta, p)
 		}
 	}
 }
@@ -181,6 +192,7 @@ func TestModelWithCompaction(t *testing.T) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 77))
 			w := newWorld(t, seed+200, Options{Jobs: 1 + int(seed%3)})
+			w.meta = map[string]index.Entry{}
 			o := CreateOptions{Level: frames.Level(seed % 4), Sector: []int64{512, 4096}[seed/4%2]}
 			w.create(o)
 			for range 12 {

@@ -21,10 +21,12 @@ func (c *compaction) mergePacks(ctx context.Context) error {
 			n++
 		}
 		r := rearrangement{zone: noZone, from: format.DataStart}
+		var gone map[uint64]bool
 		done, err := c.step(ctx, r, func(t *Tx) (bool, error) {
 			if err := t.startPipe(); err != nil {
 				return false, err
 			}
+			gone = t.gone
 			for _, p := range todo[:n] {
 				if t.gone[p.number] {
 					continue // folded into the class's open pack already
@@ -42,7 +44,8 @@ func (c *compaction) mergePacks(ctx context.Context) error {
 			break
 		}
 		c.merged += n
-		todo = todo[n:]
+		// A class's open pack, whose turn would come, was perhaps folded in.
+		todo = slices.DeleteFunc(todo[n:], func(p packed) bool { return gone[p.number] })
 	}
 	if c.merged == 0 {
 		return nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"lockbox/internal/format"
 	"lockbox/internal/index"
 	"lockbox/internal/pathsafe"
 )
@@ -26,20 +27,28 @@ type entryOp struct {
 func (e *entryOps) key(o *entryOp) []byte   { return e.bytes.at(o.pos, int(o.klen)) }
 func (e *entryOps) value(o *entryOp) []byte { return e.bytes.at(o.pos, int(o.klen+o.vlen))[o.klen:] }
 
-// content is the number of the content that a change refers to, or 0.
-func (e *entryOps) content(o *entryOp) (uint64, error) {
-	if o.vlen < 0 {
-		return 0, nil
-	}
-	en, err := index.DecodeEntry(e.key(o), e.value(o))
-	return en.Content, err
+// decode reads what a change puts.
+func (e *entryOps) decode(o *entryOp) (index.Entry, error) {
+	return index.DecodeEntry(e.key(o), e.value(o))
 }
 
-func (e *entryOps) put(en *index.Entry) {
+// record keeps an entry's key and value without a change; false when the value is longer than one may be.
+func (e *entryOps) record(en *index.Entry) (entryOp, bool) {
 	e.next = en.Path.AppendKey(e.next[:0])
 	klen := len(e.next)
 	e.next = index.AppendEntry(e.next, en)
-	e.ops = append(e.ops, entryOp{e.bytes.add(e.next), int32(klen), int32(len(e.next) - klen)})
+	if len(e.next)-klen > format.MaxValue {
+		return entryOp{}, false
+	}
+	return entryOp{e.bytes.add(e.next), int32(klen), int32(len(e.next) - klen)}, true
+}
+
+func (e *entryOps) put(en *index.Entry) bool {
+	o, ok := e.record(en)
+	if ok {
+		e.ops = append(e.ops, o)
+	}
+	return ok
 }
 
 func (e *entryOps) remove(p pathsafe.Path) {
@@ -58,10 +67,12 @@ func (t *Tx) sortEntries() error {
 	kept := e.ops[:0]
 	for i, o := range e.ops {
 		if i+1 < len(e.ops) && bytes.Equal(e.key(&o), e.key(&e.ops[i+1])) {
-			if n, err := e.content(&o); err != nil {
-				return err
-			} else if n != 0 {
-				if err := t.reference(n, -1); err != nil {
+			if o.vlen >= 0 {
+				en, err := e.decode(&o)
+				if err == nil {
+					err = t.refer(&en, -1)
+				}
+				if err != nil {
 					return err
 				}
 			}
@@ -84,16 +95,13 @@ func (t *Tx) sortEntries() error {
 		}
 		switch {
 		case exists && o.vlen >= 0 && bytes.Equal(old, e.value(&o)):
-			// Nothing changes; the new reference to the same content is one too many.
-			if n, err := e.content(&o); err != nil {
+			// Nothing changes; the new references to the same contents are one too many.
+			en, err := e.decode(&o)
+			if err == nil {
+				err = t.referCommitted(&en, -1)
+			}
+			if err != nil {
 				return err
-			} else if n != 0 {
-				if err := t.committed(n); err != nil {
-					return err
-				}
-				if err := t.reference(n, -1); err != nil {
-					return err
-				}
 			}
 			continue
 		case exists:
@@ -101,21 +109,16 @@ func (t *Tx) sortEntries() error {
 			if err != nil {
 				return err
 			}
-			if en.Content != 0 {
-				if err := t.committed(en.Content); err != nil {
-					return err
-				}
-				if err := t.reference(en.Content, -1); err != nil {
-					return err
-				}
+			if err := t.referCommitted(&en, -1); err != nil {
+				return err
 			}
 			t.moved = true
 			if o.vlen >= 0 {
 				t.sum.Replaced++
 			} else {
 				t.sum.Removed++
-				if en.Content != 0 {
-					released[en.Content] = true
+				for _, n := range en.Contents() {
+					released[n] = true
 				}
 			}
 		case o.vlen < 0:
@@ -127,7 +130,7 @@ func (t *Tx) sortEntries() error {
 	}
 	e.ops = kept
 	for n := range released {
-		if c := t.changed[n]; c.Refs > 0 {
+		if c := t.changed[n]; c != nil && c.Refs > 0 {
 			t.sum.SharedBytes += c.Size
 		}
 	}

@@ -16,6 +16,7 @@ type File struct {
 	v       *view
 	path    string
 	size    int64
+	data    *dataMap
 	content index.Content
 	run     [1]index.Run              // the runs of most contents
 	last    atomic.Pointer[openFrame] // the frame of the latest read: windows move little
@@ -26,10 +27,7 @@ func (a *Archive) Open(e *index.Entry) (*File, error) {
 	if e.Kind != index.File {
 		return nil, fmt.Errorf("%s: not a regular file", e.Path)
 	}
-	if err := readable(e); err != nil {
-		return nil, fmt.Errorf("%s: %w", e.Path, err)
-	}
-	f := &File{a: a, v: a.view(), path: e.Path.String(), size: e.Size}
+	f := &File{a: a, v: a.view(), path: e.Path.String(), size: e.Size, data: newDataMap(e)}
 	if e.Content == 0 {
 		return f, nil
 	}
@@ -37,27 +35,19 @@ func (a *Archive) Open(e *index.Entry) (*File, error) {
 	if err := a.contentInto(&f.content, f.v, e.Content); err != nil {
 		return nil, f.at(err)
 	}
-	if f.content.Size != e.Size {
+	if f.content.Size != e.DataSize() {
 		return nil, f.at(format.Corrupt("entry", -1, "its size disagrees with its content's"))
 	}
 	return f, nil
 }
 
-// readable refuses a file that this version cannot give back as it was.
-func readable(e *index.Entry) error {
-	if len(e.Sparse) > 0 {
-		return &format.Error{Kind: format.ErrVersion, Record: "entry", Offset: -1, Detail: "it is a sparse file, which this version cannot read"}
-	}
-	return nil
-}
-
 // at adds the file's path to an error.
 func (f *File) at(err error) error { return fmt.Errorf("%s: %w", f.path, err) }
 
-// Size is the file's length in bytes.
+// Size is the file's length in bytes, holes included.
 func (f *File) Size() int64 { return f.size }
 
-// ReadAt implements io.ReaderAt. Every byte it returns was verified after it was read; when it fails,
+// ReadAt implements io.ReaderAt; holes read as zeros. Every byte it returns was verified after it was read; when it fails,
 // p holds nothing unverified.
 func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
@@ -79,7 +69,13 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 // the cache, which a long stream would only empty.
 func (f *File) read(p []byte, off int64, streaming bool) (n int, err error) {
 	for n < len(p) {
-		k, err := f.readFrame(p[n:], off+int64(n), streaming)
+		pos, part := f.data.at(off+int64(n), int64(len(p)-n))
+		if pos < 0 {
+			clear(p[n : n+int(part)])
+			n += int(part)
+			continue
+		}
+		k, err := f.readFrame(p[n:n+int(part)], pos, streaming)
 		if err != nil {
 			f.a.DropTrust()
 			return n, f.at(err)
@@ -89,7 +85,7 @@ func (f *File) read(p []byte, off int64, streaming bool) (n int, err error) {
 	return n, nil
 }
 
-// readFrame reads from the one frame that holds position off.
+// readFrame reads from the one frame that holds position off of the content.
 func (f *File) readFrame(p []byte, off int64, streaming bool) (int, error) {
 	number, in, avail := f.content.Locate(off)
 	p = p[:min(int64(len(p)), avail)]

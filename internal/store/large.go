@@ -36,7 +36,7 @@ func (t *Tx) tryLarge(ctx context.Context, it *item) (n uint64, dup bool, source
 		if serr != nil {
 			return 0, false, serr, ctx.Err()
 		}
-		if n, err := t.duplicate(d, entry.Size); n != 0 || err != nil {
+		if n, err := t.duplicate(d, entry.DataSize()); n != 0 || err != nil {
 			it.entry = entry
 			return n, true, nil, err
 		}
@@ -47,6 +47,15 @@ func (t *Tx) tryLarge(ctx context.Context, it *item) (n uint64, dup bool, source
 	}
 	defer r.Close()
 	it.entry = entry
+	expect = entry.DataSize()
+	if entry.Sparse != nil && 0 <= expect && expect <= smallMax {
+		// A large file that is mostly hole.
+		if serr := t.readSmall(it, r); serr != nil || expect == 0 {
+			return 0, false, serr, ctx.Err()
+		}
+		n, dup, err := t.storeSmall(it)
+		return n, dup, nil, err
+	}
 	firstFrame := t.nextFrame
 	u := 0
 	h := t.newDigester()
@@ -63,7 +72,7 @@ func (t *Tx) tryLarge(ctx context.Context, it *item) (n uint64, dup bool, source
 		if err := ctx.Err(); err != nil {
 			return 0, false, nil, err
 		}
-		buf, rerr := t.readUnit(r, entry.Size, &u)
+		buf, rerr := t.readUnit(r, expect, &u)
 		if rerr != nil && !errors.Is(rerr, io.EOF) {
 			putBuf(buf)
 			return drop(rerr)
@@ -86,10 +95,12 @@ func (t *Tx) tryLarge(ctx context.Context, it *item) (n uint64, dup bool, source
 	if cerr := r.Check(); cerr != nil {
 		return drop(fmt.Errorf("%w: %w", ErrSourceChanged, cerr))
 	}
-	if entry.Size >= 0 && size != entry.Size {
-		return drop(fmt.Errorf("%w: %d bytes read of %d", ErrSourceChanged, size, entry.Size))
+	if expect >= 0 && size != expect {
+		return drop(fmt.Errorf("%w: %d bytes read of %d", ErrSourceChanged, size, expect))
 	}
-	it.entry.Size = size
+	if entry.Sparse == nil {
+		it.entry.Size = size
+	}
 	if size == 0 {
 		return 0, false, nil, nil
 	}
@@ -140,16 +151,16 @@ func (t *Tx) readUnit(r io.Reader, size int64, u *int) (*[]byte, error) {
 // readUnits reads a file that one worker reads whole.
 func (t *Tx) readUnits(it *item, r Reader) error {
 	h := t.digesterHere()
-	size := int64(0)
+	size, expect := int64(0), it.entry.DataSize()
 	for u := 0; ; {
-		buf, err := t.readUnit(r, it.entry.Size, &u)
+		buf, err := t.readUnit(r, expect, &u)
 		it.units = append(it.units, buf)
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
 		h.write(*buf)
 		size += int64(len(*buf))
-		if size > it.entry.Size {
+		if size > expect {
 			break // it has grown, nobody knows how far
 		}
 		if err != nil {
@@ -159,8 +170,8 @@ func (t *Tx) readUnits(it *item, r Reader) error {
 	if err := r.Check(); err != nil {
 		return fmt.Errorf("%w: %w", ErrSourceChanged, err)
 	}
-	if size != it.entry.Size {
-		return fmt.Errorf("%w: %d bytes read of %d", ErrSourceChanged, size, it.entry.Size)
+	if size != expect {
+		return fmt.Errorf("%w: %d bytes read of %d", ErrSourceChanged, size, expect)
 	}
 	it.digest = h.sum()
 	return nil
@@ -168,7 +179,7 @@ func (t *Tx) readUnits(it *item, r Reader) error {
 
 // storeUnits stores a file that was read whole, in frames of its own.
 func (t *Tx) storeUnits(it *item) (n uint64, dup bool, err error) {
-	size := it.entry.Size
+	size := it.entry.DataSize()
 	if !it.src.NoDedup {
 		if n, err := t.duplicate(it.digest, size); n != 0 || err != nil {
 			return n, true, err
@@ -299,8 +310,8 @@ func digestSource(ctx context.Context, src Source) (d format.Digest, e index.Ent
 	if err := r.Check(); err != nil {
 		return d, e, fmt.Errorf("%w: %w", ErrSourceChanged, err)
 	}
-	if size != e.Size {
-		return d, e, fmt.Errorf("%w: %d bytes read of %d", ErrSourceChanged, size, e.Size)
+	if size != e.DataSize() {
+		return d, e, fmt.Errorf("%w: %d bytes read of %d", ErrSourceChanged, size, e.DataSize())
 	}
 	h.Sum(d[:0])
 	return d, e, nil

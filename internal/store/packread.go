@@ -25,10 +25,10 @@ const maxPackBuf = 2 * baseUnit
 
 // packReader returns the locked packReader of the file's size class, or nil.
 func (f *File) packReader() *packReader {
-	if f.size > smallMax {
+	if f.content.Size > smallMax {
 		return nil
 	}
-	if r := &f.a.packs[classOf(f.size)]; r.mu.TryLock() {
+	if r := &f.a.packs[classOf(f.content.Size)]; r.mu.TryLock() {
 		return r
 	}
 	return nil

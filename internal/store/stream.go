@@ -20,7 +20,7 @@ const (
 	aheadPerJob = 4
 )
 
-// CopyRange writes n bytes from off on to w, in order, and returns how many it wrote. Frames are read
+// CopyRange writes n bytes from off on to w, in order, holes as zeros, and returns how many it wrote. Frames are read
 // and decoded ahead by the handle's workers, which also call w: one at a time. Before damage is met a
 // correct prefix may have been written, never a wrong byte. w may be given bytes that others share.
 func (f *File) CopyRange(ctx context.Context, w io.Writer, off, n int64) (int64, error) {
@@ -91,9 +91,13 @@ func (s *stretch) grow(n int) []byte {
 // again: those of a frame that is ready or belongs into the cache, where they stand, else in s.
 func (f *File) stretch(s *stretch, off, n int64) ([]byte, error) {
 	s.unlock()
-	number, in, avail := f.content.Locate(off)
+	pos, n := f.data.at(off, n)
+	if pos < 0 {
+		return zeros[:min(n, int64(len(zeros)))], nil
+	}
+	number, in, avail := f.content.Locate(pos)
 	if n = min(n, avail); n <= 0 {
-		return nil, format.Corrupt("content", -1, "it has no byte %d", off)
+		return nil, format.Corrupt("content", -1, "it has no byte %d", pos)
 	}
 	pays := false
 	if s.pack = f.packReader(); s.pack != nil {
@@ -155,8 +159,9 @@ type ahead struct {
 }
 
 type chunk struct {
-	buf *[]byte // nil: not read yet
-	err error
+	data []byte  // nil: not read yet
+	buf  *[]byte // where data stands; nil for a hole's zeros
+	err  error
 }
 
 // copyParallel is CopyRange with workers. Each takes the next chunk, reads it, and if nobody is writing writes
@@ -192,15 +197,19 @@ func (c *ahead) work(ctx context.Context) {
 			return
 		}
 		k, at := c.taken, c.at
-		size := c.f.chunkAt(at, c.end)
+		size, hole := c.f.chunkAt(at, c.end)
 		c.taken, c.at = k+1, at+size
 		c.mu.Unlock()
 
-		buf := getBuf(int(size))
-		_, err := c.f.read(*buf, at, true)
+		next := chunk{data: zeros[:size]} // no chunk is longer
+		if !hole {
+			next.buf = getBuf(int(size))
+			next.data = *next.buf
+			_, next.err = c.f.read(next.data, at, true)
+		}
 
 		c.mu.Lock()
-		c.chunks[k%len(c.chunks)] = chunk{buf, err}
+		c.chunks[k%len(c.chunks)] = next
 		if !c.writing {
 			c.writing = true
 			c.write(ctx)
@@ -214,18 +223,20 @@ func (c *ahead) write(ctx context.Context) {
 	for c.err == nil {
 		k := &c.chunks[c.given%len(c.chunks)]
 		due := *k
-		if due.buf == nil {
+		if due.data == nil {
 			return
 		}
 		*k = chunk{}
 		c.mu.Unlock()
 		n, err := 0, due.err
 		if err == nil {
-			if n, err = c.w.Write(*due.buf); err == nil {
+			if n, err = c.w.Write(due.data); err == nil {
 				err = ctx.Err()
 			}
 		}
-		putBuf(due.buf)
+		if due.buf != nil {
+			putBuf(due.buf)
+		}
 		c.mu.Lock()
 		c.written += int64(n)
 		c.given++
@@ -243,8 +254,12 @@ func (c *ahead) fail(err error) {
 	c.room.Broadcast()
 }
 
-// chunkAt is how much to read at once from at on: up to the end of the frame there.
-func (f *File) chunkAt(at, end int64) int64 {
-	_, _, avail := f.content.Locate(at)
-	return min(max(avail, 1), end-at, rawUnit)
+// chunkAt is how much to read at once from at on: up to the end of the frame or the hole there.
+func (f *File) chunkAt(at, end int64) (n int64, hole bool) {
+	pos, n := f.data.at(at, min(end-at, rawUnit))
+	if pos < 0 {
+		return n, true
+	}
+	_, _, avail := f.content.Locate(pos)
+	return min(max(avail, 1), n), false
 }

@@ -46,11 +46,15 @@ type Tx struct {
 	openPacks  [packClasses]uint64  // what the next root will say
 	pipe       *pipeline
 
-	retired []journal.Planned // extents of the base generation that this one supersedes
-	unused  []journal.Planned // extents written in this transaction and dropped again
-	compact *rearrangement    // nil but in a compaction's transactions
-	keys    *journal.KeyDir   // the key directory to be written, or nil
-	restage bool              // it does nothing but fill the stage set
+	retired   []journal.Planned            // extents of the base generation that this one supersedes
+	unused    []journal.Planned            // extents written in this transaction and dropped again
+	compact   *rearrangement               // nil but in a compaction's transactions
+	links     map[pathsafe.Path]linkTarget // what further sources may be links of
+	groups    uint64                       // link groups numbered
+	regrouped map[uint64]bool              // numbers of committed link groups that this transaction's entries have
+
+	keys    *journal.KeyDir // the key directory to be written, or nil
+	restage bool            // it does nothing but fill the stage set
 	sum     Summary
 	nodes   int64 // change of the bytes in nodes' extents
 }
@@ -277,18 +281,37 @@ func (t *Tx) Move(from, to pathsafe.Path) error {
 	if err != nil || from == to {
 		return err
 	}
-	if e.Content != 0 {
-		if err := t.committed(e.Content); err != nil {
-			return err
-		}
-		if err := t.reference(e.Content, 1); err != nil {
-			return err
-		}
+	if err := t.referCommitted(&e, 1); err != nil {
+		return err
 	}
 	t.entries.remove(from)
 	e.Path = to
-	t.entries.put(&e)
+	t.entries.put(&e) // its record was in the tree
 	return nil
+}
+
+// refer changes the number of references to what an entry of this transaction has.
+func (t *Tx) refer(e *index.Entry, by int64) error {
+	for _, n := range e.Contents() {
+		if n != 0 {
+			if err := t.reference(n, by); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// referCommitted is refer for an entry of the committed generation.
+func (t *Tx) referCommitted(e *index.Entry, by int64) error {
+	for _, n := range e.Contents() {
+		if n != 0 {
+			if err := t.committed(n); err != nil {
+				return err
+			}
+		}
+	}
+	return t.refer(e, by)
 }
 
 // reference changes the number of references to a content.
