@@ -14,7 +14,7 @@ import (
 )
 
 // added takes note of what became of a source. The engine calls it in the order of the sources.
-func (r *adder) added(got store.Added) {
+func (r *adder) added(ctx context.Context, got store.Added) {
 	p := <-r.waiting
 	if got.Err != nil {
 		if tooManyOpen(got.Err) {
@@ -32,7 +32,7 @@ func (r *adder) added(got store.Added) {
 	if p.replaces {
 		action = "replaced"
 	}
-	if r.unchanged(&p, &got) {
+	if r.unchanged(ctx, &p, &got) {
 		action = "unchanged"
 	}
 	r.count(got.Path, p, got.Bytes, action)
@@ -57,7 +57,11 @@ func (r *adder) count(path pathsafe.Path, p pending, bytes int64, action string)
 		r.skipped++
 		r.a.fail(&failure{code: exitSkipped, err: fmt.Errorf("the contents of %s were left out: %w", quoted(p.host), withoutPath(p.unlisted))})
 	}
-	r.actionLine(path, action, p.unlisted != nil)
+	if p.noXattrs != nil {
+		r.skipped++
+		r.a.fail(&failure{code: exitSkipped, err: fmt.Errorf("the extended attributes of %s were left out: %w", quoted(p.host), withoutPath(p.noXattrs))})
+	}
+	r.actionLine(path, action, p.unlisted != nil || p.noXattrs != nil)
 }
 
 // actionLine tells machines of one entry. An error stays in the output; what was added is safe all the

@@ -24,6 +24,7 @@ type pending struct {
 	replaces bool            // an entry has its path
 	remove   []pathsafe.Path // what has to go when it is stored
 	unlisted error           // why the contents of a directory are not known
+	noXattrs error           // why its extended attributes are not known
 	old      *index.Entry    // what has its path, when it is of the same kind
 	keep     bool            // its content stays, the file is not read
 	probe    *probe          // what is stored instead; nil when nobody asks
@@ -103,26 +104,26 @@ func (r *adder) entry(it *hostfs.Item) index.Entry {
 }
 
 // sources yields the items as sources. It ends early, with stop set, when something is in the way.
-func (r *adder) sources(ctx context.Context) iter.Seq[store.Source] {
+func (r *adder) sources(ctx context.Context, tx *store.Tx) iter.Seq[store.Source] {
 	return func(yield func(store.Source) bool) {
 		if r.stop = r.checkParents(); r.stop != nil {
 			return
 		}
 		for it, unlisted := range r.items(ctx) {
-			p := pending{host: it.Host(), kind: index.Kind(it.Kind), unlisted: unlisted}
+			p := pending{host: it.Host(), kind: index.Kind(it.Kind), unlisted: unlisted, noXattrs: it.XattrErr}
 			if tooManyOpen(it.Err) || tooManyOpen(unlisted) {
 				r.stop = exhausted(p.host, errors.Join(it.Err, unlisted))
 				return
 			}
-			src := store.Source{NoDedup: r.opt.noDedup}
+			var src store.Source
 			if it.Err != nil {
 				src = failing(it.Path, it.Err)
 			} else {
 				if r.stop = r.clash(it); r.stop != nil {
 					return
 				}
-				src.Entry = r.entry(it)
-				keep, err := r.meet(&src.Entry, &p)
+				e := r.entry(it)
+				keep, err := r.meet(&e, &p)
 				if err != nil {
 					r.stop = err
 					return
@@ -130,14 +131,7 @@ func (r *adder) sources(ctx context.Context) iter.Seq[store.Source] {
 				if keep {
 					continue
 				}
-				if p.keep = r.opt.update && upToDate(&it.Meta, p.old); p.keep {
-					src.Stored = p.old
-				} else {
-					p.probe = r.newProbe(&src.Entry, &p)
-				}
-				if it.Kind == hostfs.KindFile {
-					src.Open = r.opener(*it, p.probe)
-				}
+				src = r.source(it, e, &p, tx)
 			}
 			r.waiting <- p
 			if !yield(src) {
@@ -172,20 +166,6 @@ func failing(p pathsafe.Path, err error) store.Source {
 	return store.Source{
 		Entry: index.Entry{Path: p, Kind: index.File},
 		Open:  func() (store.Reader, index.Entry, error) { return nil, index.Entry{}, err },
-	}
-}
-
-// opener opens an item for the engine.
-func (r *adder) opener(it hostfs.Item, p *probe) func() (store.Reader, index.Entry, error) {
-	return func() (store.Reader, index.Entry, error) {
-		f, err := it.Open()
-		if err != nil {
-			return nil, index.Entry{}, err
-		}
-		e := entryOf(it.Path, &f.Meta)
-		r.repro.normalise(&e)
-		p.begin(&e)
-		return &countedSource{f, r.a.bar, p}, e, nil
 	}
 }
 
@@ -373,6 +353,12 @@ func kindWord(k index.Kind) string {
 		return "directory"
 	case index.Symlink:
 		return "symbolic link"
+	case index.FIFO:
+		return "FIFO"
+	case index.CharDevice:
+		return "character device"
+	case index.BlockDevice:
+		return "block device"
 	}
 	return k.String()
 }

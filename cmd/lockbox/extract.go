@@ -28,6 +28,9 @@ type extractOptions struct {
 	strip         countValue
 	noPermissions bool
 	noTimes       bool
+	sameOwner     bool
+	keepSetid     bool
+	devices       bool
 	maxSize       sizeValue
 	maxEntries    countValue
 	symlinks      choice
@@ -42,6 +45,9 @@ func (o *extractOptions) register(f *pflag.FlagSet) {
 	f.Var(&o.strip, "strip", "drop this many leading components of every path")
 	f.BoolVar(&o.noPermissions, "no-permissions", false, "give files the modes that new files get")
 	f.BoolVar(&o.noTimes, "no-times", false, "do not restore modification times")
+	f.BoolVar(&o.sameOwner, "same-owner", false, "restore owners and groups, by name where this system knows it; mostly for root")
+	f.BoolVar(&o.keepSetid, "keep-setid", false, "restore setuid and setgid bits, and capabilities of files")
+	f.BoolVar(&o.devices, "devices", false, "make FIFOs and devices; devices mostly need root")
 	f.Var(&o.maxSize, "max-size", "refuse to write more than this in all")
 	f.Var(&o.maxEntries, "max-entries", "refuse to write more entries than this")
 	f.Var(&o.symlinks, "symlinks", "restore: as they were; inside: refuse those that lead out of the directory; skip: none")
@@ -68,11 +74,19 @@ func newExtractCommand(a *app) *cobra.Command {
 		Long: `Write all entries, or those that are named, to a directory. A file that exists
 already ends the command before anything is written, unless --overwrite or
 --skip-existing says what to do. A file appears under its name when it is complete and
-verified, with its mode and time. Nothing is ever written through a link or
+verified, with its metadata. Nothing is ever written through a link or
 outside of the directory. A damaged entry is named, the others are written
-(exit 15). ` + globHelp,
+(exit 15). ` + globHelp + `
+
+Restored are permissions, ACLs, times, the user's extended attributes, hard links and
+the holes of sparse files. Owners, setuid and setgid bits, capabilities, FIFOs and
+devices come back only on request, as they can do harm: --same-owner, --keep-setid,
+--devices. Without --devices, FIFOs and devices are named and left out (exit 3). What
+of an entry's metadata cannot be restored is named, and the entry written all the same
+(exit 3).`,
 		Example: `  lockbox extract backup.lbx -d restored
   lockbox extract backup.lbx docs 'photos/**/*.jpg' -d /tmp/some
+  sudo lockbox extract system.lbx -d /mnt --same-owner --keep-setid --devices
   lockbox extract untrusted.lbx -d out --max-size 10G --max-entries 100000 --symlinks inside`,
 		ValidArgsFunction: completeStored,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -103,6 +117,9 @@ type extractor struct {
 	skipped  uint64 // by --strip, by kind, by --symlinks skip
 	stripped uint64 // of these by --strip
 	links    map[string]string
+	data     int64             // of bytes, what is no hole
+	grouped  bool              // there are hard links
+	leaders  map[uint64]leader // by link group
 	w        written
 }
 
@@ -148,7 +165,9 @@ func (r *extractor) target(e *index.Entry) (pathsafe.Path, bool) {
 			return pathsafe.Path{}, false
 		}
 	default:
-		return pathsafe.Path{}, false
+		if !r.opt.devices {
+			return pathsafe.Path{}, false
+		}
 	}
 	if r.opt.strip.n == 0 {
 		return e.Path, true
@@ -184,6 +203,8 @@ func (r *extractor) plan(ctx context.Context) error {
 			return tooMuch("the sizes add up to more than can be")
 		}
 		r.bytes += e.Size
+		r.data += e.DataSize()
+		r.grouped = r.grouped || e.LinkGroup != 0
 		if e.Kind == index.Symlink && r.opt.symlinks.value == "inside" {
 			r.links[to.String()] = e.Target
 		}
@@ -245,20 +266,26 @@ func (r *extractor) skip(e *index.Entry) {
 		r.stripped++
 		return
 	}
+	if r.opt.devices {
+		r.stripped++
+		return
+	}
 	r.a.note(exitSkipped)
-	r.a.say.Warnf("%s was left out: this version does not make a %s", quoted(e.Path.String()), kindWord(e.Kind))
+	r.a.say.Warnf("%s was left out: it is a %s", quoted(e.Path.String()), kindWord(e.Kind))
+	r.a.say.Hintf("--devices makes FIFOs and devices")
 }
 
 func tooMuch(msg string, args ...any) error {
 	return &failure{code: exitFailed, err: fmt.Errorf("nothing was written: "+msg, args...)}
 }
 
-// write makes the directories, then the files, then the links, so that no file is ever looked up
+// write makes the directories, then the files, FIFOs and devices, then the links, so that no file is ever looked up
 // through a link that this run made.
 func (r *extractor) write(ctx context.Context) (err error) {
 	r.x, err = hostfs.NewExtractor(r.opt.dest, hostfs.ExtractOptions{
 		Overwrite: r.opt.overwrite, SkipExisting: r.opt.skipExisting,
 		NoPermissions: r.opt.noPermissions, NoTimes: r.opt.noTimes,
+		SameOwner: r.opt.sameOwner, KeepSetid: r.opt.keepSetid, Lost: r.w.lose,
 	})
 	if err != nil {
 		return fmt.Errorf("cannot write to %s: %w", quoted(r.opt.dest), withoutPath(err))
@@ -275,17 +302,28 @@ func (r *extractor) write(ctx context.Context) (err error) {
 	if err := r.preflight(); err != nil {
 		return err
 	}
-	r.a.startProgress("extracting", r.bytes)
+	if err := r.findLeaders(ctx); err != nil {
+		return err
+	}
+	r.a.startProgress("extracting", r.data)
 	defer r.a.endProgress()
 	r.w.bar = r.a.bar
 	if err := r.each(ctx, index.Dir, r.x.Mkdir); err != nil {
 		return err
 	}
-	if err := r.ar.Bulk(ctx, r.wanted(ctx, index.File), r.piece); err != nil {
+	if err := r.writeFiles(ctx); err != nil {
 		return err
 	}
 	if n := r.w.unfinished(); n > 0 {
 		return fmt.Errorf("%d files did not come whole", n)
+	}
+	for _, kind := range []index.Kind{index.FIFO, index.CharDevice, index.BlockDevice} {
+		if !r.opt.devices {
+			break
+		}
+		if err := r.each(ctx, kind, r.x.Special); err != nil {
+			return err
+		}
 	}
 	resolve := r.linkCheck()
 	err = r.each(ctx, index.Symlink, func(p pathsafe.Path, m hostfs.Meta) error {
@@ -371,7 +409,11 @@ func (r *extractor) each(ctx context.Context, kind index.Kind, fn func(pathsafe.
 			return err
 		}
 		to, _ := r.target(&e)
-		if err := fn(to, r.meta(&e)); err != nil {
+		m, err := r.wholeMeta(ctx, &e)
+		if err == nil {
+			err = fn(to, m)
+		}
+		if err != nil {
 			if err := r.w.failed(&e, err); err != nil {
 				return err
 			}
@@ -382,21 +424,8 @@ func (r *extractor) each(ctx context.Context, kind index.Kind, fn func(pathsafe.
 	return ctx.Err()
 }
 
-// meta is what the host gets of an entry.
-func (r *extractor) meta(e *index.Entry) hostfs.Meta {
-	m := hostfs.Meta{
-		Kind: hostfs.Kind(e.Kind), Mode: e.Mode, MtimeSec: e.MtimeSec, MtimeNsec: e.MtimeNsec,
-		Size: e.Size, Target: e.Target,
-	}
-	if !e.HasMtime {
-		now := r.a.now()
-		m.MtimeSec, m.MtimeNsec = now.Unix(), uint32(now.Nanosecond())
-	}
-	return m
-}
-
 // piece writes a verified part of a file.
-func (r *extractor) piece(p store.Piece) error {
+func (r *extractor) piece(ctx context.Context, p store.Piece) error {
 	to, _ := r.target(p.Entry)
-	return r.w.piece(to, r.meta(p.Entry), p)
+	return r.w.piece(to, func() (hostfs.Meta, error) { return r.wholeMeta(ctx, p.Entry) }, p)
 }
