@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -75,10 +76,12 @@ func TestScript(t *testing.T) {
 			case "devfull":
 				_, err := os.Stat("/dev/full")
 				return err == nil, nil
+			case "xattrs":
+				return hasXattrs(), nil
 			}
 			return false, errors.New("unknown condition " + cond)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+		Cmds: withMetaCommands(map[string]func(*testscript.TestScript, bool, []string){
 			"exits":    cmdExits,
 			"flip":     cmdFlip,
 			"truncate": cmdTruncate,
@@ -96,8 +99,13 @@ func TestScript(t *testing.T) {
 			"flipin":    cmdFlipIn,
 			"unbase64":  cmdUnbase64,
 			"empty":     cmdEmpty,
-		},
+		}),
 	})
+}
+
+func withMetaCommands(cmds map[string]func(*testscript.TestScript, bool, []string)) map[string]func(*testscript.TestScript, bool, []string) {
+	maps.Copy(cmds, metaCommands)
+	return cmds
 }
 
 // copyKeys gives a script the keys in testdata/keys, which protect nothing but tests.
