@@ -92,8 +92,12 @@ as "path", exact as "path_base64". The last line of commands that work on entrie
 an object with the one key "summary"; a command that failed has none. The lines
 before it say what was done to each entry, which counts once the summary is there.
 
-"lockbox list --json" gives "uid", "gid", "user", "group" and "xattrs" only of entries
-that have them. This version stores none of these.
+"lockbox list --json" gives of each entry what is stored of it: "uid", "gid", "user" and
+"group"; "major" and "minor" of a device; "xattrs", a list of "name" and "value", which
+is base64. Of several names of one file that are listed, all but the first have the
+type "hardlink" and the first as "target". "sparse" says that a file has holes and its
+"digest" covers where they are, so that no other program has the same. A time outside
+the years 0 to 9999 is in "mtime_sec" and "mtime_nsec", in place of "mtime"; so with "birth".
 `},
 	{"durability", "what survives a crash", `A change is one transaction. When the command has ended with exit 0, the change
 survives a power cut; when it was killed or the power failed before that, the

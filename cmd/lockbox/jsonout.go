@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/base64"
 	"strconv"
+	"time"
 	"unicode/utf8"
 )
 
@@ -64,6 +65,27 @@ func (o *object) seconds(k string, v float64) *object {
 	o.key(k)
 	o.b = strconv.AppendFloat(o.b, v, 'f', 3, 64)
 	return o
+}
+
+// time writes a time in RFC 3339 with nanoseconds, or, where that cannot say its year, as k_sec and k_nsec: seconds since
+// 1970, and nanoseconds from there.
+func (o *object) time(k string, has bool, sec int64, nsec uint32) {
+	switch {
+	case !has:
+	case !fourDigits(sec):
+		o.int(k+"_sec", sec).int(k+"_nsec", int64(nsec))
+	default:
+		o.key(k)
+		o.b = append(o.b, '"')
+		o.b = time.Unix(sec, int64(nsec)).UTC().AppendFormat(o.b, "2006-01-02T15:04:05.000000000Z07:00")
+		o.b = append(o.b, '"')
+	}
+}
+
+// fourDigits reports whether a time lies in the years 0 to 9999, which are all that RFC 3339 can say.
+func fourDigits(sec int64) bool {
+	const year0, year10000 = -62167219200, 253402300800
+	return year0 <= sec && sec < year10000
 }
 
 func (o *object) bool(k string, v bool) *object {

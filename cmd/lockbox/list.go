@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
-	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -27,7 +25,7 @@ type listOptions struct {
 }
 
 func (o *listOptions) register(f *pflag.FlagSet) {
-	f.BoolVarP(&o.long, "long", "l", false, "also type, mode, size and time (local) of each entry")
+	f.BoolVarP(&o.long, "long", "l", false, "also type, mode, owner, size and time (local) of each entry")
 	f.BoolVarP(&o.nul, "null", "0", false, "only the names, as they are, each ended by a zero byte")
 	f.BoolVar(&o.digest, "digest", false, "files only, each with its BLAKE3 digest, as b3sum prints them")
 	f.BoolVar(&o.literal, "literal", false, "take names as they are, not as patterns")
@@ -58,9 +56,14 @@ directory brings everything below it. Names are escaped where they would harm a
 terminal; -0 and --json give them exactly. ` + globHelp + `
 
 With --digest only files are printed, each with its digest in the form of b3sum,
-which can check the lines where no name had to be escaped. With --json every file has its digest anyway; owner,
-group and extended attributes appear only where an entry has them, which none has
-that this version stored.`,
+which can check the lines where no name had to be escaped. Of a sparse file the digest
+covers where its holes are and its data, and the line begins with "sparse:". With
+--json every file has its digest anyway.
+
+-l prints the owner as USER/GROUP where one is stored, a + after the mode where there
+are extended attributes, "major, minor" of a device in place of its size, "@" and
+seconds since 1970 for a time outside the years 0 to 9999; and of the names of one
+file all but the first with an h, and with the first after them.`,
 		Example: `  lockbox list backup.lbx
   lockbox list backup.lbx docs -l
   lockbox ls backup.lbx '**/*.go' -0 | xargs -0 wc -l
@@ -111,14 +114,14 @@ func readingFailure(archive string, err error) error {
 func (a *app) listEntries(ctx context.Context, ar *store.Archive, sel *selection, opt listOptions) error {
 	l := lister{ar: ar, opt: opt, json: a.g.json}
 	if opt.long {
-		var largest int64
 		for e, err := range sel.entries() {
 			if err != nil {
 				return err
 			}
-			largest = max(largest, sizeOf(&e))
+			l.plus = l.plus || hasXattrs(&e)
+			l.owner.measure(appendOwner(l.line[:0], &e))
+			l.size.measure(appendSize(l.line[:0], &e))
 		}
-		l.sizeWidth = len(strconv.FormatInt(largest, 10))
 	}
 	n := 0
 	for e, err := range sel.entries() {
@@ -130,7 +133,7 @@ func (a *app) listEntries(ctx context.Context, ar *store.Archive, sel *selection
 			continue
 		}
 		if err == nil {
-			err = l.format(&e)
+			err = l.format(ctx, &e)
 		}
 		if err == nil {
 			_, err = a.out.Write(l.line)
@@ -145,18 +148,49 @@ func (a *app) listEntries(ctx context.Context, ar *store.Archive, sel *selection
 
 // lister formats entries into a buffer that is used again.
 type lister struct {
-	ar        *store.Archive
-	opt       listOptions
-	json      bool
-	sizeWidth int
-	line      []byte
-	object    object
+	ar          *store.Archive
+	opt         listOptions
+	json        bool
+	plus        bool // one of them has extended attributes
+	owner, size column
+	line        []byte
+	object      object
+	links       map[uint64]string // the first entry of each link group that was seen
 }
 
-func (l *lister) format(e *index.Entry) error {
+// column is as wide as the widest of what was measured.
+type column int
+
+func (c *column) measure(text []byte) { *c = max(*c, column(utf8.RuneCount(text))) }
+
+// pad appends the blanks that b, from start on, is short of the column's width.
+func (c column) pad(b []byte, start int) []byte {
+	for range int(c) - utf8.RuneCount(b[start:]) {
+		b = append(b, ' ')
+	}
+	return b
+}
+
+// firstName is the entry that this one is a hard link of: the one that came first of those that were listed. "" when
+// it is that itself, or has no other names.
+func (l *lister) firstName(e *index.Entry) string {
+	if e.LinkGroup == 0 {
+		return ""
+	}
+	first, ok := l.links[e.LinkGroup]
+	if !ok {
+		if l.links == nil {
+			l.links = make(map[uint64]string)
+		}
+		l.links[e.LinkGroup] = e.Path.String()
+	}
+	return first
+}
+
+func (l *lister) format(ctx context.Context, e *index.Entry) error {
 	switch {
 	case l.json:
-		return l.formatJSON(e)
+		return l.formatJSON(ctx, e)
 	case l.opt.nul:
 		l.line = append(append(l.line[:0], e.Path.String()...), 0)
 		return nil
@@ -167,22 +201,22 @@ func (l *lister) format(e *index.Entry) error {
 		if err != nil {
 			return err
 		}
+		if e.Sparse != nil {
+			b = append(b, "sparse:"...)
+		}
 		b = append(appendHex(b, d), "  "...)
 	}
+	first := ""
 	if l.opt.long {
-		b = appendMode(b, e)
-		size := strconv.FormatInt(sizeOf(e), 10)
-		b = append(b, ' ')
-		for range l.sizeWidth - len(size) {
-			b = append(b, ' ')
-		}
-		b = append(append(b, size...), ' ')
-		b = append(appendLocalTime(b, e), ' ')
+		first = l.firstName(e)
+		b = l.appendLong(b, e, first != "")
 	}
 	b = append(b, pathsafe.Quote(e.Path.String())...)
 	switch {
 	case e.Kind == index.Dir:
 		b = append(b, '/')
+	case first != "":
+		b = append(append(b, " link to "...), pathsafe.Quote(first)...)
 	case l.opt.long && e.Kind == index.Symlink:
 		b = append(append(b, " -> "...), pathsafe.Quote(e.Target)...)
 	}
@@ -203,108 +237,4 @@ func appendHex(b []byte, d format.Digest) []byte {
 		b = append(b, hexDigits[x>>4], hexDigits[x&15])
 	}
 	return b
-}
-
-// appendMode appends ten characters as ls has them.
-func appendMode(b []byte, e *index.Entry) []byte {
-	types := [...]byte{index.File: '-', index.Dir: 'd', index.Symlink: 'l', index.FIFO: 'p', index.CharDevice: 'c', index.BlockDevice: 'b', index.Socket: 's'}
-	c := byte('?')
-	if int(e.Kind) < len(types) && types[e.Kind] != 0 {
-		c = types[e.Kind]
-	}
-	b = append(b, c)
-	const letters = "rwxrwxrwx"
-	start := len(b)
-	for i := range letters {
-		if e.Mode&(1<<(8-i)) != 0 {
-			b = append(b, letters[i])
-		} else {
-			b = append(b, '-')
-		}
-	}
-	for _, s := range []struct {
-		bit   uint32
-		at    int
-		with  byte
-		alone byte
-	}{{0o4000, 2, 's', 'S'}, {0o2000, 5, 's', 'S'}, {0o1000, 8, 't', 'T'}} {
-		if e.Mode&s.bit == 0 {
-			continue
-		}
-		if b[start+s.at] == 'x' {
-			b[start+s.at] = s.with
-		} else {
-			b[start+s.at] = s.alone
-		}
-	}
-	return b
-}
-
-const timeLayout = "2006-01-02 15:04:05"
-
-func appendLocalTime(b []byte, e *index.Entry) []byte {
-	if !e.HasMtime {
-		return append(append(b, '-'), strings.Repeat(" ", len(timeLayout)-1)...)
-	}
-	return time.Unix(e.MtimeSec, int64(e.MtimeNsec)).AppendFormat(b, timeLayout)
-}
-
-func (l *lister) formatJSON(e *index.Entry) error {
-	o := l.object.begin().bytes("path", e.Path.String()).str("type", entryType(e)).int("size", sizeOf(e))
-	o.key("mode")
-	o.b = append(o.b, '"', '0'+byte(e.Mode>>9&7), '0'+byte(e.Mode>>6&7), '0'+byte(e.Mode>>3&7), '0'+byte(e.Mode&7), '"')
-	if e.HasMtime {
-		o.key("mtime")
-		o.b = append(o.b, '"')
-		o.b = time.Unix(e.MtimeSec, int64(e.MtimeNsec)).UTC().AppendFormat(o.b, "2006-01-02T15:04:05.000000000Z07:00")
-		o.b = append(o.b, '"')
-	}
-	if e.HasOwner {
-		o.uint("uid", e.UID).uint("gid", e.GID)
-	}
-	if e.User != "" {
-		o.bytes("user", e.User)
-	}
-	if e.Group != "" {
-		o.bytes("group", e.Group)
-	}
-	if e.Kind == index.Symlink {
-		o.bytes("target", e.Target)
-	}
-	if e.Kind == index.File {
-		d, err := l.digest(e)
-		if err != nil {
-			return err
-		}
-		o.key("digest")
-		o.b = append(appendHex(append(o.b, '"'), d), '"')
-		if len(e.Sparse) > 0 {
-			o.bool("sparse", true)
-		}
-	}
-	if len(e.Xattrs) > 0 {
-		o.open("xattrs")
-		for _, x := range e.Xattrs {
-			o.bytes(x.Name, string(x.Value))
-		}
-		o.close()
-	}
-	l.line = o.line()
-	return nil
-}
-
-// sizeOf is an entry's size as systems have it: of a link, the length of its target.
-func sizeOf(e *index.Entry) int64 {
-	if e.Kind == index.Symlink {
-		return int64(len(e.Target))
-	}
-	return e.Size
-}
-
-// entryType is the word for an entry's type in machine output.
-func entryType(e *index.Entry) string {
-	if e.Kind == index.File && e.LinkGroup != 0 {
-		return "hardlink"
-	}
-	return e.Kind.String()
 }

@@ -194,18 +194,31 @@ type collector struct {
 	opt   store.CreateOptions
 	files map[string][]byte
 	all   map[string]index.Entry
+
+	groups uint64
+}
+
+func (c *collector) NewLinkGroup() uint64 {
+	c.groups++
+	return 1000 + c.groups
 }
 
 func (c *collector) Add(_ context.Context, sources iter.Seq[store.Source], done func(store.Added)) error {
 	for src := range sources {
-		a := store.Added{Path: src.Entry.Path, Err: src.Entry.Check()}
+		if !src.LinkTo.IsZero() && c.all[src.LinkTo.String()].LinkGroup == 0 {
+			done(store.Added{Path: src.Entry.Path, Err: fmt.Errorf("%v is no first name", src.LinkTo)})
+			continue
+		}
 		e := src.Entry
+		e.Xattrs = nil // there may be more than a record holds
+		a := store.Added{Path: e.Path, Err: e.Check()}
+		e = src.Entry
 		if src.Open != nil {
 			var b []byte
 			r, e2, err := src.Open()
 			if err == nil {
 				e = e2
-				buf := bytes.NewBuffer(make([]byte, 0, e.Size+bytes.MinRead))
+				buf := bytes.NewBuffer(make([]byte, 0, e.DataSize()+bytes.MinRead))
 				_, err = io.Copy(buf, r)
 				b = buf.Bytes()
 			}

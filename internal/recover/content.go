@@ -251,7 +251,7 @@ func (r *reader) Check() error { return nil }
 
 // source makes something to store of an entry and its content, which is nil when it has none.
 func source(e index.Entry, b *blob) store.Source {
-	e.Content = 0
+	e.Content, e.XattrsContent = 0, 0
 	src := store.Source{Entry: e}
 	if b != nil {
 		src.Open = func() (store.Reader, index.Entry, error) { return b.open(), e, nil }
@@ -259,13 +259,18 @@ func source(e index.Entry, b *blob) store.Source {
 	return src
 }
 
+// anySize is the size of a content of which no entry says how long it is.
+const anySize = -1
+
 // named finds the content of an entry, whose size says how long it must be.
 func (s *salvage) named(number uint64, size int64) (*blob, error) {
 	b := &blob{s: s, number: number, size: size}
 	rec, a := s.contentAt(number)
 	switch a {
 	case present:
-		if rec.Size != size {
+		if size == anySize {
+			b.size = rec.Size
+		} else if rec.Size != size {
 			return nil, fmt.Errorf("its content has %d bytes where it should have %d", rec.Size, size)
 		}
 		b.rec, b.digest = rec, digestOf{known: len(rec.Digest), sum: rec.Digest}
@@ -284,7 +289,17 @@ func (s *salvage) named(number uint64, size int64) (*blob, error) {
 	}
 	chains, live := s.parts.chains(shares)
 	for _, c := range chains {
-		if c[len(c)-1].end() != size {
+		if end := c[len(c)-1].end(); size == anySize {
+			// Where it ends, only the digest tells.
+			if b.size = end; !sure {
+				break
+			}
+			b.shares = c
+			if d, err := b.sum(s.ctx); err == nil && b.digest.matches(&d) {
+				return b, nil
+			}
+			continue
+		} else if end != size {
 			continue
 		}
 		b.shares = c
@@ -299,6 +314,9 @@ func (s *salvage) named(number uint64, size int64) (*blob, error) {
 		}
 	}
 	b.shares = nil
+	if size == anySize {
+		return nil, fmt.Errorf("the record of content %d is lost, and its bytes were not found whole", number)
+	}
 	if live {
 		for _, x := range shares {
 			if k := len(b.shares); s.parts.holders[x.holder].live && (k == 0 || x.pos >= b.shares[k-1].end()) && x.end() <= size {

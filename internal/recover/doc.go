@@ -10,6 +10,6 @@
 // never called that.
 //
 // The package refuses to write anything itself, to hand on parts of files, and to follow a format that it
-// does not know. Memory is some ten bytes an entry and a few dozen for each frame or content whose record
-// is lost, and a window of frames; no pass reads more of the file than a small multiple of its size.
+// does not know. Memory is some ten bytes an entry and a few dozen for each group of hard links and for each frame or content
+// whose record is lost, and a window of frames; no pass reads more of the file than a small multiple of its size.
 package recover

@@ -28,9 +28,9 @@ type pending struct {
 var errStop = errors.New("the sink wants no more")
 
 // add has a pass's sources stored, and reports what becomes of each in their order.
-func (s *salvage) add(sink Sink, pass func(yield func(store.Source) bool) error) error {
+func (s *salvage) add(pass func(yield func(store.Source) bool) error) error {
 	var passErr error
-	err := sink.Add(s.ctx, func(yield func(store.Source) bool) { passErr = pass(yield) }, s.done)
+	err := s.sink.Add(s.ctx, func(yield func(store.Source) bool) { passErr = pass(yield) }, s.done)
 	s.flush()
 	if err == nil && passErr != errStop {
 		err = passErr
@@ -133,7 +133,7 @@ func (s *salvage) lossOf(e *index.Entry, b *blob, reason string) Loss {
 	l := Loss{Path: e.Path.String(), Status: StatusLost, Reason: reason, Size: e.Size, Content: e.Content}
 	if b != nil {
 		l.Content = b.number
-		if l.Intact = b.intact(); len(l.Intact) > 0 {
+		if l.Intact = inFile(e.Sparse, b.intact()); len(l.Intact) > 0 {
 			l.Status = StatusPartial
 		}
 	}
@@ -163,7 +163,7 @@ func (s *salvage) entries(yield func(store.Source) bool) error {
 			s.lose(Loss{Path: pathsafe.Quote(string(bytes.ReplaceAll(key, []byte{0}, []byte{'/'}))), Status: StatusLost, Reason: reasonOf(err)})
 			return nil
 		}
-		for _, n := range [...]uint64{e.Content, e.XattrsContent} {
+		for _, n := range e.Contents() {
 			if n != 0 {
 				s.claimed = append(s.claimed, n)
 			}
@@ -174,14 +174,6 @@ func (s *salvage) entries(yield func(store.Source) bool) error {
 			return nil
 		}
 		p := pending{entry: e, item: Item{Path: e.Path, Status: StatusOK, Kind: e.Kind}}
-		if e.Sparse != nil {
-			s.lose(s.lossOf(&e, nil, "it is a sparse file, which this program cannot store anew"))
-			return nil
-		}
-		if e.XattrsContent != 0 {
-			p.reason = "its bytes are recovered, its extended attributes are not"
-			e.XattrsContent = 0
-		}
 		if e.Content != 0 {
 			if p.blob, err = s.named(e.Content, e.DataSize()); err != nil {
 				if d := (*disownedError)(nil); errors.As(err, &d) {
@@ -200,7 +192,18 @@ func (s *salvage) entries(yield func(store.Source) bool) error {
 		if e.Kind != index.Dir {
 			under = append(append(under[:0], key...), 0)
 		}
-		return s.give(yield, source(e, p.blob), p)
+		if e.XattrsContent != 0 {
+			if e.Xattrs, err = s.xattrs(e.XattrsContent); err != nil {
+				p.reason = "all of it is recovered but its extended attributes: " + reasonOf(err)
+			}
+		}
+		to, note := s.link(&e, &p.entry)
+		if note != "" {
+			p.item.Reason = note
+		}
+		src := source(e, p.blob)
+		src.LinkTo = to
+		return s.give(yield, src, p)
 	}, func(lower, upper []byte, reason string) {
 		s.lostNames = true
 		s.mu.Lock()

@@ -26,6 +26,8 @@ type Source interface {
 // Sink takes what is recovered, as the store's transaction does: done is called once for each source, in
 // their order.
 type Sink interface {
+	// NewLinkGroup returns a number for the names of one file. The sequence of sources calls it while Add goes through it.
+	NewLinkGroup() uint64
 	Add(ctx context.Context, sources iter.Seq[store.Source], done func(store.Added)) error
 }
 
@@ -151,6 +153,8 @@ type salvage struct {
 	claimed  []uint64 // content numbers that entries have
 	nameless []uint64 // content numbers whose entries could not be given their bytes
 	topNames map[string]bool
+	sink     Sink
+	links    map[uint64]linked // by the number of their link group in the damaged archive
 
 	mu            sync.Mutex // guards what follows
 	queue         []pending
@@ -176,18 +180,18 @@ func (s *salvage) run() error {
 		return err
 	}
 	s.expectWork()
-	sink := Sink(rehearsal{max(s.o.Jobs, 1)})
+	s.sink = &rehearsal{jobs: max(s.o.Jobs, 1)}
 	if s.o.Create != nil {
 		var err error
-		if sink, err = s.o.Create(s.creation()); err != nil {
+		if s.sink, err = s.o.Create(s.creation()); err != nil {
 			return err
 		}
 	}
-	if err := s.add(sink, s.entries); err != nil {
+	if err := s.add(s.entries); err != nil {
 		return err
 	}
 	if s.lostNames || len(s.nameless) > 0 {
-		if err := s.add(sink, s.lostAndFound); err != nil {
+		if err := s.add(s.lostAndFound); err != nil {
 			return err
 		}
 	}

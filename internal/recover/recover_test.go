@@ -415,35 +415,6 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// What a new archive cannot hold is reported, not dropped.
-func TestNotStorable(t *testing.T) {
-	w := newWorld(t, store.CreateOptions{})
-	a, err := store.OpenWrite(ctx, name, w.opt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.commit(a, func(tx *store.Tx) {
-		err := tx.Add(ctx, slices.Values([]store.Source{
-			{Entry: index.Entry{Path: path(t, "attributes"), Kind: index.Dir, XattrsContent: 5}},
-			{Entry: index.Entry{Path: path(t, "holes"), Kind: index.File, Size: 1 << 40, Sparse: []index.SparseRun{{Hole: 1 << 40}}}},
-			{Entry: index.Entry{Path: path(t, "plain"), Kind: index.FIFO, Mode: 0o600}},
-		}), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-	})
-	o, err := salvageOf(memFile{b: w.bytes()})
-	if err != nil || o.rep.Recovered != 1 || o.rep.Lost != 2 || o.rep.Complete || len(o.lost) != 2 {
-		t.Fatalf("%v\n%s", err, o)
-	}
-	if o.lost[0].Path != "attributes" || o.lost[0].Status != StatusPartial || o.lost[1].Path != "holes" || o.lost[1].Status != StatusLost {
-		t.Errorf("%s", o)
-	}
-	if e, ok := o.got.all["attributes"]; !ok || e.XattrsContent != 0 {
-		t.Errorf("%+v", e)
-	}
-}
-
 // lost+found never runs into an entry of that name.
 func TestLostFoundName(t *testing.T) {
 	w := newWorld(t, store.CreateOptions{})

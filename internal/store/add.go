@@ -19,7 +19,9 @@ import (
 
 // Source is something to store.
 type Source struct {
-	Entry index.Entry // path, kind, metadata; a file's Size is what is expected, -1 when unknown
+	// Entry has path, kind and metadata; a file's Size is what is expected, -1 when unknown. The first of several names of
+	// a file has a LinkGroup, which NewLinkGroup gives, for the others to name it in LinkTo.
+	Entry index.Entry
 	// Open opens a file and returns its entry as of opening, so that size, times and sparse map belong to the bytes
 	// that are read: the data alone, without holes. It may be called a second time when the first reading was not
 	// consistent, and from another goroutine than Add's. nil for everything but files.
@@ -264,7 +266,7 @@ func (t *Tx) place(ctx context.Context, it *item, done func(Added)) error {
 	case it.src.Stored != nil:
 		err = t.keep(it)
 	default:
-		it.entry.Content, it.entry.XattrsContent = 0, 0
+		it.entry.Content, it.entry.XattrsContent, it.entry.LinkGroup = 0, 0, it.src.Entry.LinkGroup
 		if it.src.Open != nil {
 			it.entry.Content, out.Deduplicated, out.Err, err = t.storeData(ctx, it)
 		}
@@ -281,7 +283,7 @@ func (t *Tx) place(ctx context.Context, it *item, done func(Added)) error {
 			t.sum.PlainBytes += out.Bytes
 		}
 	}
-	if g := max(it.src.Entry.LinkGroup, it.entry.LinkGroup); g != 0 && it.src.LinkTo.IsZero() {
+	if it.src.Entry.LinkGroup != 0 && it.src.LinkTo.IsZero() {
 		l := linkTarget{err: out.Err}
 		switch {
 		case out.Err != nil:

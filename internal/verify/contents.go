@@ -31,6 +31,8 @@ const (
 	isSelected             // its bytes are to be read
 	isDeferred             // its bytes are not read in the order of frames, but on their own
 	isNamed                // a finding names an entry that has it
+	isXattrs               // an entry has its extended attributes in it
+	isWhole                // one frame holds all of it
 )
 
 // maxReasons bounds how many damaged contents are remembered with a reason.

@@ -6,7 +6,7 @@
 // Invariant: nothing is taken on trust that could be recomputed. Damage is reported and the rest is still
 // checked; a finding is never left out because of another one, except where the first makes the
 // second unknowable (then the summary says that the check was not complete). What is held in memory
-// is a few dozen bytes per content and per extent, and a window of frames per worker, however large the
+// is a few dozen bytes per content, per extent and per group of hard links, and a window of frames per worker, however large the
 // archive's files are.
 //
 // Scrub makes such a check again and again, past the system's caches and at a bounded rate: beside a handle

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 
+	"github.com/zeebo/blake3"
+
 	"lockbox/internal/format"
 	"lockbox/internal/index"
 	"lockbox/internal/pathsafe"
@@ -29,8 +31,9 @@ func (c *checker) entriesPass() error {
 
 type entryPass struct {
 	c     *checker
-	at    int    // position of the current entry
-	under []byte // key of the last entry that is not a directory, with a separator: nothing may lie below it
+	at    int                      // position of the current entry
+	under []byte                   // key of the last entry that is not a directory, with a separator: nothing may lie below it
+	links map[uint64]format.Digest // of the record of each link group's first member
 }
 
 // name reports a finding about the current entry.
@@ -66,16 +69,36 @@ func (e *entryPass) entry(key, value []byte) error {
 	}
 	if rec.Kind == index.File {
 		// Decoding has held size, sparse map and the presence of a content against each other.
-		if size := e.refer(path, rec.Content, selected); size > 0 && size != rec.DataSize() {
+		if size := e.refer(path, rec.Content, selected, 0); size > 0 && size != rec.DataSize() {
 			e.name(path, KindEntry, "content %d has %d bytes where the entry has %d", rec.Content, size, rec.DataSize())
 		}
 	}
-	e.refer(path, rec.XattrsContent, selected)
+	if size := e.refer(path, rec.XattrsContent, selected, isXattrs); size > index.MaxXattrsContent {
+		e.name(path, KindEntry, "content %d with its extended attributes has %d bytes, more than there may be", rec.XattrsContent, size)
+	}
+	if rec.LinkGroup != 0 {
+		e.link(path, &rec)
+	}
 	return nil
 }
 
-// refer counts a reference to a content and returns the content's size, 0 when it is not known.
-func (e *entryPass) refer(path string, content uint64, selected bool) int64 {
+// link holds a name of a file against the first name of the same file: all that is stored of them is the same, but
+// for what this version does not know.
+func (e *entryPass) link(path string, rec *index.Entry) {
+	rec.Unknown = nil
+	sum := format.Digest(blake3.Sum256(index.AppendEntry(nil, rec)))
+	if first, ok := e.links[rec.LinkGroup]; !ok {
+		if e.links == nil {
+			e.links = make(map[uint64]format.Digest)
+		}
+		e.links[rec.LinkGroup] = sum
+	} else if sum != first {
+		e.name(path, KindEntry, "it is not like the entry before it that is a hard link of the same file, in link group %d", rec.LinkGroup)
+	}
+}
+
+// refer counts a reference to a content, which it flags, and returns the content's size, 0 when it is not known.
+func (e *entryPass) refer(path string, content uint64, selected bool, flag uint8) int64 {
 	c := e.c
 	if content == 0 {
 		return 0
@@ -90,6 +113,7 @@ func (e *entryPass) refer(path string, content uint64, selected bool) int64 {
 		return 0
 	}
 	c.contents.left[r]--
+	c.contents.flags[r] |= flag
 	if selected {
 		c.contents.flags[r] |= isSelected
 	}
@@ -109,7 +133,7 @@ func (c *checker) namePass() error {
 		if err != nil {
 			return nil
 		}
-		for _, n := range [...]uint64{rec.Content, rec.XattrsContent} {
+		for _, n := range rec.Contents() {
 			if r, ok := t.rank(n); ok && n != 0 && t.bad.has(r) {
 				t.flags[r] |= isNamed
 				if c.o.Only == nil || c.o.Only(rec.Path) {

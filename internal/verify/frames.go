@@ -150,7 +150,10 @@ func (p *framesPass) claim(number uint64, rec *index.Frame) (whole bool, err err
 		}
 		p.claimed++
 		at = s.off + s.length
-		p.shares = append(p.shares, part{share: s, rank: r, size: p.rec.Size, digest: p.rec.Digest})
+		if s.length == p.rec.Size {
+			t.flags[r] |= isWhole
+		}
+		p.shares = append(p.shares, part{share: s, rank: r, size: p.rec.Size, digest: p.rec.Digest, xattrs: t.flags[r]&isXattrs != 0})
 	}
 	if whole && at != plain {
 		wrong("holds %d bytes, its members %d", plain, at)
@@ -176,67 +179,103 @@ func (c *checker) openPacks() error {
 	return nil
 }
 
-// deferred reads the contents whose shares do not stand in the order of frames, one after the other. Each
+// deferred reads the contents whose shares do not stand in the order of frames, and what is to be looked at as a
+// whole and stands in several frames, one after the other. Each
 // may need frames that others need too; a hostile archive could have the same ones decoded for ever, so
 // the sum is bounded by a multiple of what all frames hold.
 func (r *reader) deferred() error {
-	c, t := r.c, &r.c.contents
-	contents, records := c.lookup(index.Contents), c.lookup(index.Frames)
-	w := newWorker(r)
-	defer w.end()
-	budget := 8*int64(r.plain) + 64<<20
-	var plain []byte // of the frame that last describes
-	var last frames.Info
+	t := &r.c.contents
+	l := loner{r: r, contents: r.c.lookup(index.Contents), records: r.c.lookup(index.Frames), w: newWorker(r), budget: 8*int64(r.plain) + 64<<20}
+	defer l.w.end()
+	var set []byte
 	for rank, flags := range t.flags {
-		if flags&isDeferred == 0 || flags&isSelected == 0 || t.isBad(rank) {
+		late := flags&isDeferred != 0
+		xattrs := flags&isXattrs != 0 && (late || flags&isWhole == 0) && t.size[rank] <= index.MaxXattrsContent
+		if !late && !xattrs || flags&isSelected == 0 || t.isBad(rank) {
 			continue
 		}
-		rec, f, err := contents.contentAt(t.num[rank])
-		if err != nil {
-			return err
-		}
-		if f != present {
-			continue
-		}
-		w.hash.Reset()
-		bad := ""
-		shares(&rec, func(frame uint64, s share, _ bool, _ int64) bool {
-			if err = c.ctx.Err(); err != nil {
-				return false
+		l.w.hash.Reset()
+		set = set[:0]
+		rec, bad, err := l.read(rank, func(b []byte) {
+			if late {
+				l.w.hash.Write(b)
 			}
-			if frame != last.Number {
-				if budget < 0 {
-					c.partial = true
-					bad = "not read: too many contents need the same frames"
-					return false
-				}
-				if last, plain, bad, err = w.single(records, frame); err != nil || bad != "" {
-					last = frames.Info{}
-					return false
-				}
-				budget -= int64(len(plain))
+			if xattrs {
+				set = append(set, b...)
 			}
-			switch {
-			case s.off+s.length > int64(len(plain)):
-				bad = fmt.Sprintf("it reaches past the end of frame %d", frame)
-				return false
-			case w.hit(&last, s):
-				bad = fmt.Sprintf("frame %d is damaged", frame)
-				return false
-			}
-			w.hash.Write(plain[s.off : s.off+s.length])
-			return true
 		})
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		var sum format.Digest
-		w.hash.Sum(sum[:0])
-		if bad == "" {
-			r.digested(rank, rec.Size, sum == rec.Digest)
-		} else {
+		case rec == nil:
+			continue
+		case bad != "":
 			t.markBad(rank, bad)
+			continue
+		}
+		if late {
+			var sum format.Digest
+			l.w.hash.Sum(sum[:0])
+			r.digested(rank, rec.Size, sum == rec.Digest)
+		}
+		if xattrs {
+			t.checkXattrs(rank, set)
 		}
 	}
 	return nil
+}
+
+// checkXattrs notes that a content in which an entry has its extended attributes holds something else.
+func (t *contents) checkXattrs(rank int, b []byte) {
+	if _, err := index.DecodeXattrs(b); err != nil {
+		t.markBad(rank, "what should be extended attributes is not: "+detail(err))
+	}
+}
+
+// loner reads contents on their own.
+type loner struct {
+	r                 *reader
+	contents, records *lookup
+	w                 *worker
+	budget            int64
+	plain             []byte // of the frame that last describes
+	last              frames.Info
+}
+
+// read gives a content's bytes to use, in order. rec is nil where its record cannot be read; bad says why its bytes
+// cannot.
+func (l *loner) read(rank int, use func([]byte)) (rec *index.Content, bad string, err error) {
+	c := l.r.c
+	found, f, err := l.contents.contentAt(c.contents.num[rank])
+	if err != nil || f != present {
+		return nil, "", err
+	}
+	shares(&found, func(frame uint64, s share, _ bool, _ int64) bool {
+		if err = c.ctx.Err(); err != nil {
+			return false
+		}
+		if frame != l.last.Number {
+			if l.budget < 0 {
+				c.partial = true
+				bad = "not read: too many contents need the same frames"
+				return false
+			}
+			if l.last, l.plain, bad, err = l.w.single(l.records, frame); err != nil || bad != "" {
+				l.last = frames.Info{}
+				return false
+			}
+			l.budget -= int64(len(l.plain))
+		}
+		switch {
+		case s.off+s.length > int64(len(l.plain)):
+			bad = fmt.Sprintf("it reaches past the end of frame %d", frame)
+			return false
+		case l.w.hit(&l.last, s):
+			bad = fmt.Sprintf("frame %d is damaged", frame)
+			return false
+		}
+		use(l.plain[s.off : s.off+s.length])
+		return true
+	})
+	return &found, bad, err
 }

@@ -55,6 +55,7 @@ type part struct {
 	digest format.Digest
 	stream *stream // nil when the share is the whole content, or is not to be digested here
 	skip   bool
+	xattrs bool // an entry has its extended attributes in the content
 }
 
 type batch struct {

@@ -28,6 +28,19 @@ func TestFalseRecords(t *testing.T) {
 			m.entry("link/x", index.Entry{Kind: index.Dir})
 			m.entry("link/x/y", index.Entry{Kind: index.File})
 		}, false, []string{`entry link/x: it lies below "link"`, `entry link/x/y: it lies below "link"`}},
+		"links that differ": {func(m *model) { m.entries[len(m.entries)-1].Mode = 0o600 }, false,
+			[]string{"entry zattrs: it is not like the entry before it that is a hard link"}},
+		"links of two kinds": {func(m *model) { m.entry("fifo", index.Entry{Kind: index.FIFO, LinkGroup: 7}) }, false,
+			[]string{"entry yattrs: it is not like", "entry zattrs: it is not like"}},
+		"attributes that are none": {func(m *model) { m.entry("not", index.Entry{Kind: index.Dir, XattrsContent: 3}) }, true,
+			[]string{"content docs/f003: content 3: what should be extended attributes is not", "content not: content 3: what should be"}},
+		"attributes in frames that are none": {func(m *model) { m.entry("not", index.Entry{Kind: index.Dir, XattrsContent: 30}) }, true,
+			[]string{"content big: content 30: what should be extended attributes is not", "content not: content 30: what should be"}},
+		"attributes without end": {func(m *model) {
+			set := index.AppendXattrs(nil, []index.Xattr{{Name: "user.a", Value: make([]byte, 1<<20)}})
+			m.content(60, set, m.split(20, 60, set, 1<<19, 0, 1, 2))
+			m.entry("not", index.Entry{Kind: index.Dir, XattrsContent: 60})
+		}, false, []string{"entry not: content 60 with its extended attributes has"}},
 		"missing digest": {func(m *model) { delete(m.digests, m.digestKey(3)) }, false, []string{"content: content 3 has no key in the digests tree"}},
 		"digest of nothing": {func(m *model) { m.digests[string(index.DigestKey([8]byte{1}, 88))] = true }, false,
 			[]string{"content: the digests tree has content 88, which does not exist"}},

@@ -187,6 +187,17 @@ func sample(t testing.TB, sector int64) *model {
 	m.content(40, sparse, index.Run{Frame: 10, Len: 100})
 	m.frame(10, frames.NoPack, sparse, frames.Member{Content: 40, Len: 100})
 	m.entry("sparse", index.Entry{Kind: index.File, Size: 1100, Content: 40, Sparse: []index.SparseRun{{Data: 60, Hole: 1000}, {Data: 40}}})
+	// Extended attributes in a content, of one frame and of several; and names of one file.
+	set := index.AppendXattrs(nil, []index.Xattr{{Name: "user.a", Value: random(100, 15)}, {Name: "user.b"}})
+	m.content(50, set, index.Run{Frame: 15, Len: int64(len(set))})
+	m.frame(15, frames.NoPack, set, frames.Member{Content: 50, Len: int64(len(set))})
+	m.entry("xattrs", index.Entry{Kind: index.Dir, XattrsContent: 50})
+	set = index.AppendXattrs(nil, []index.Xattr{{Name: "user.a", Value: random(1500, 16)}})
+	m.content(51, set, m.split(16, 51, set, 1000, 1, 0))
+	for _, path := range []string{"yattrs", "zattrs"} {
+		m.entry(path, index.Entry{Kind: index.File, XattrsContent: 51, LinkGroup: 7})
+	}
+	m.entries[len(m.entries)-1].Unknown = []byte{200, 1, 1}
 	m.stage = append(m.stage, journal.Planned{Extent: m.extent(random(int(sector), 12)), Generation: 2, Kind: journal.OwnerNone})
 	m.retire = append(m.retire, journal.Planned{Extent: m.extent(random(int(2*sector), 13)), Generation: 3, Owner: 99, Kind: journal.OwnerFrame, Deleted: true})
 	m.packs = []uint64{1, 2, journal.NoFrame}

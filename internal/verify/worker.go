@@ -13,6 +13,7 @@ import (
 
 	"lockbox/internal/format"
 	"lockbox/internal/frames"
+	"lockbox/internal/index"
 )
 
 // buffers of plain bytes go from worker to stream and back; each has a power of two as its capacity.
@@ -156,6 +157,9 @@ func (w *worker) frame(b *batch, j *job, ext []byte) {
 		var sum format.Digest
 		w.hash.Sum(sum[:0])
 		w.r.digested(p.rank, p.size, sum == p.digest)
+		if p.xattrs && p.size <= index.MaxXattrsContent {
+			c.contents.checkXattrs(p.rank, data)
+		}
 	}
 }
 
