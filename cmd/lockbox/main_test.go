@@ -77,7 +77,7 @@ func TestScript(t *testing.T) {
 				_, err := os.Stat("/dev/full")
 				return err == nil, nil
 			case "xattrs":
-				return hasXattrs(), nil
+				return takesXattrs(), nil
 			}
 			return false, errors.New("unknown condition " + cond)
 		},

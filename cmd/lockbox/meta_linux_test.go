@@ -22,8 +22,8 @@ var metaCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"mksocket": cmdMkSocket,
 }
 
-// hasXattrs reports whether temporary files can have attributes and access control lists.
-func hasXattrs() bool {
+// takesXattrs reports whether temporary files can have attributes and access control lists.
+func takesXattrs() bool {
 	f, err := os.CreateTemp("", "")
 	if err != nil {
 		return false

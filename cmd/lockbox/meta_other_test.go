@@ -6,4 +6,4 @@ import "github.com/rogpeppe/go-internal/testscript"
 
 var metaCommands map[string]func(*testscript.TestScript, bool, []string)
 
-func hasXattrs() bool { return false }
+func takesXattrs() bool { return false }

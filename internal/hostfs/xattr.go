@@ -1,14 +1,6 @@
 package hostfs
 
-import (
-	"errors"
-	"fmt"
-)
-
-// maxXattrs bounds the extended attributes of one entry, names and values together: as many as an archive takes.
-const maxXattrs = 1 << 20
-
-var errManyXattrs = fmt.Errorf("its extended attributes take more than %d bytes", maxXattrs)
+import "errors"
 
 // fileXattrs reads the extended attributes of an open file.
 func (e *env) fileXattrs(f *hfile, dev uint64) (xs []Xattr, err error) {

@@ -3,11 +3,17 @@
 package hostfs
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
+
+// maxXattrs bounds the extended attributes of one entry, names and values together: as many as an archive takes.
+const maxXattrs = 1 << 20
+
+var errManyXattrs = fmt.Errorf("its extended attributes take more than %d bytes", maxXattrs)
 
 // xattrs reads the extended attributes of an open file.
 func (f *hfile) xattrs() (xs []Xattr, err error) {
