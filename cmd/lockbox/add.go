@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
@@ -182,20 +183,21 @@ type adder struct {
 	made   bool // there was no archive
 	filled bool // the archive has entries to meet
 
-	stop    error           // why the sources ended early
-	fatal   error           // why the engine was stopped
-	cancel  func()          // stops the engine
-	waiting chan pending    // what the sources under way are, in their order
-	remove  []pathsafe.Path // what has to go because a file takes a directory's place, or the reverse
-	mirror  *mirror         // finds what is gone from the disk; nil unless asked for
-	links   linker          // finds the names of one file
-	claimed map[uint64]bool // link groups that stored entries have kept
-	line    object
-	files   uint64
-	others  uint64 // directories and links
-	bytes   int64
-	skipped uint64
-	kept    uint64 // of a dry run: what is certain to be as it is stored
+	stop     error           // why the sources ended early
+	fatal    error           // why the engine was stopped
+	cancel   func()          // stops the engine
+	waiting  chan pending    // what the sources under way are, in their order
+	remove   []pathsafe.Path // what has to go because a file takes a directory's place, or the reverse
+	mirror   *mirror         // finds what is gone from the disk; nil unless asked for
+	links    linker          // finds the names of one file
+	noXattrs sync.Map        // by path, why the attributes of a file that was read are not known
+	claimed  map[uint64]bool // link groups that stored entries have kept
+	line     object
+	files    uint64
+	others   uint64 // directories and links
+	bytes    int64
+	skipped  uint64
+	kept     uint64 // of a dry run: what is certain to be as it is stored
 }
 
 func (a *app) add(ctx context.Context, opt addOptions) error {

@@ -79,6 +79,9 @@ type linked struct {
 	first pathsafe.Path
 	group uint64 // of what is stored under the first name, in a dry run
 	left  uint64
+
+	size, sec int64
+	nsec      uint32
 }
 
 // several reports whether an item is a file with other names.
@@ -86,7 +89,8 @@ func (l *linker) several(it *hostfs.Item) bool {
 	return !l.off && it.Kind == hostfs.KindFile && it.Nlink > 1 && it.Ino != 0
 }
 
-// other returns the file of an item when another name of it was seen before.
+// other returns the file of an item when another name of it was seen before. What has another size or time is no
+// such name, or no more: it is read, because some file systems give one number to two files.
 func (l *linker) other(it *hostfs.Item) *linked {
 	if !l.several(it) {
 		return nil
@@ -94,6 +98,9 @@ func (l *linker) other(it *hostfs.Item) *linked {
 	id := inode{it.Dev, it.Ino}
 	f := l.files[id]
 	if f == nil {
+		return nil
+	}
+	if f.size != it.Size || f.sec != it.MtimeSec || f.nsec != it.MtimeNsec {
 		return nil
 	}
 	if f.left--; f.left == 0 && !l.loose {
@@ -107,7 +114,9 @@ func (l *linker) begin(it *hostfs.Item, group uint64) {
 	if l.files == nil {
 		l.files = make(map[inode]*linked)
 	}
-	l.files[inode{it.Dev, it.Ino}] = &linked{first: it.Path, group: group, left: it.Nlink - 1}
+	l.files[inode{it.Dev, it.Ino}] = &linked{
+		first: it.Path, group: group, left: it.Nlink - 1, size: it.Size, sec: it.MtimeSec, nsec: it.MtimeNsec,
+	}
 }
 
 // source makes the source of an item that is to be stored; p says what is stored already.
@@ -147,6 +156,11 @@ func (r *adder) opener(it hostfs.Item, group uint64, p *probe) func() (store.Rea
 		f, err := it.Open()
 		if err != nil {
 			return nil, index.Entry{}, err
+		}
+		if f.XattrErr != nil {
+			r.noXattrs.Store(it.Path, f.XattrErr)
+		} else {
+			r.noXattrs.Delete(it.Path) // of an earlier try
 		}
 		e := entryOf(it.Path, &f.Meta)
 		e.LinkGroup = group

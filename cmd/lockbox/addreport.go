@@ -27,6 +27,9 @@ func (r *adder) added(ctx context.Context, got store.Added) {
 		r.leftOut(got.Path, p, got.Err)
 		return
 	}
+	if why, bad := r.noXattrs.LoadAndDelete(got.Path); bad {
+		p.noXattrs = why.(error)
+	}
 	r.remove = append(r.remove, p.remove...)
 	action := "added"
 	if p.replaces {

@@ -73,7 +73,7 @@ func (r *adder) passedOver(it *hostfs.Item) bool {
 	if errors.Is(it.Err, hostfs.ErrExcluded) || errors.Is(it.Err, hostfs.ErrSelf) {
 		return !r.named[it.Host()]
 	}
-	return it.Kind == hostfs.KindFile && isTemporary(it.Path.Base())
+	return it.Kind != hostfs.KindDir && isTemporary(it.Path.Base())
 }
 
 // isTemporary recognises the names of this program's temporary files: of an archive that is being made, and

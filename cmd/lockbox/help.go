@@ -64,8 +64,8 @@ var topics = []topic{
 	{"exit-codes", "what the exit code says", `0    done, all of it
 1    failed: input, output, a full disk, refused
 2    wrong usage
-3    done, but some inputs were skipped or changed while they were read; each
-     was named
+3    done, but some inputs were skipped or changed while they were read, or some
+     metadata could not be restored; each was named
 11   no key or the wrong one, to open an encrypted archive or to change a signed
      one; a signature that is missing, does not verify or is not by a key of
      --signer; not the state given by --expect-root

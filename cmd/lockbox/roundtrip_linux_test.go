@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -96,47 +97,46 @@ func TestRoundTripAsUser(t *testing.T) {
 	}
 }
 
-// TestRoundTripFileSystems needs root and, for all but tmpfs, what makes the file system.
-func TestRoundTripFileSystems(t *testing.T) {
+// mountNew makes a file system of a kind and mounts it for the test, which is skipped where that cannot be done.
+func mountNew(t *testing.T, kind, mnt string) {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("file systems can be mounted by root only")
 	}
-	for _, f := range []struct {
-		kind string
-		size int64
-	}{{"tmpfs", 0}, {"ext4", 64 << 20}, {"xfs", 320 << 20}, {"btrfs", 128 << 20}} {
-		t.Run(f.kind, func(t *testing.T) {
-			dir := t.TempDir()
-			mnt := filepath.Join(dir, "mnt")
-			if err := os.Mkdir(mnt, 0o755); err != nil {
-				t.Fatal(err)
-			}
-			mount := exec.Command("mount", "-t", "tmpfs", "-o", "size=64m", "none", mnt)
-			if f.kind != "tmpfs" {
-				img := filepath.Join(dir, "img")
-				mkfs, err := exec.LookPath("mkfs." + f.kind)
-				if err != nil {
-					t.Skipf("no mkfs.%s here", f.kind)
-				}
-				if err := os.WriteFile(img, nil, 0o600); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.Truncate(img, f.size); err != nil {
-					t.Fatal(err)
-				}
-				if out, err := exec.Command(mkfs, "-q", img).CombinedOutput(); err != nil {
-					t.Fatalf("%s: %v\n%s", mkfs, err, out)
-				}
-				mount = exec.Command("mount", "-t", f.kind, "-o", "loop", img, mnt)
-			}
-			if out, err := mount.CombinedOutput(); err != nil {
-				t.Skipf("%s cannot be mounted here: %v %s", f.kind, err, out)
-			}
-			t.Cleanup(func() {
-				if out, err := exec.Command("umount", mnt).CombinedOutput(); err != nil {
-					t.Errorf("umount: %v %s", err, out)
-				}
-			})
+	mount := exec.Command("mount", "-t", "tmpfs", "-o", "size=64m", "none", mnt)
+	if kind != "tmpfs" {
+		mkfs, err := exec.LookPath("mkfs." + kind)
+		if err != nil {
+			t.Skipf("no mkfs.%s here", kind)
+		}
+		img := filepath.Join(t.TempDir(), "img")
+		f, err := os.Create(img)
+		if err == nil {
+			err = errors.Join(f.Truncate(320<<20), f.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command(mkfs, "-q", img).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", mkfs, err, out)
+		}
+		mount = exec.Command("mount", "-t", kind, "-o", "loop", img, mnt)
+	}
+	if out, err := mount.CombinedOutput(); err != nil {
+		t.Skipf("%s cannot be mounted here: %v %s", kind, err, out)
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("umount", mnt).CombinedOutput(); err != nil {
+			t.Errorf("umount: %v %s", err, out)
+		}
+	})
+}
+
+func TestRoundTripFileSystems(t *testing.T) {
+	for _, kind := range []string{"tmpfs", "ext4", "xfs", "btrfs"} {
+		t.Run(kind, func(t *testing.T) {
+			mnt := t.TempDir()
+			mountNew(t, kind, mnt)
 			for seed := range uint64(2) {
 				sub := filepath.Join(mnt, fmt.Sprint(seed))
 				if err := os.Mkdir(sub, 0o755); err != nil {
@@ -145,5 +145,77 @@ func TestRoundTripFileSystems(t *testing.T) {
 				roundTrip(t, sub, 200+seed)
 			}
 		})
+	}
+}
+
+// A file has more attributes than an archive takes: it is stored without them, and that is said.
+func TestTooManyXattrs(t *testing.T) {
+	dir := t.TempDir()
+	mountNew(t, "xfs", dir)
+	for _, name := range []string{"file", "dir"} {
+		name = filepath.Join(dir, name)
+		err := os.Mkdir(name, 0o755)
+		if filepath.Base(name) == "file" {
+			err = errors.Join(os.Remove(name), os.WriteFile(name, []byte("bytes"), 0o644))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 20 {
+			if err := unix.Setxattr(name, fmt.Sprint("user.", i), noise(60_000, name), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	code, out, errs := lockbox(t, dir, "add", "a.lbx", "file", "dir", "--json")
+	for _, name := range []string{"file", "dir"} {
+		if !strings.Contains(errs, fmt.Sprintf("the extended attributes of %q were left out: its extended attributes take more than 1048576 bytes", name)) ||
+			!strings.Contains(out, fmt.Sprintf(`{"path":%q,"action":"added","incomplete":true}`, name)) {
+			t.Errorf("%s: exit %d\n%s%s", name, code, out, errs)
+		}
+	}
+	if got := mustRun(t, dir, "cat", "a.lbx", "file"); code != 3 || got != "bytes" {
+		t.Errorf("exit %d, %q", code, got)
+	}
+	mustRun(t, dir, "verify", "--full", "a.lbx")
+}
+
+// Where two names of a file lie on two file systems, each becomes a file, and that is said.
+func TestLinksAcrossFileSystems(t *testing.T) {
+	dir := t.TempDir()
+	for _, d := range []string{"tree/sub", "out/tree/sub"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "tree/a"), noise(100_000, "links"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range []string{"tree/b", "tree/sub/c", "tree/sub/d"} {
+		if err := os.Link(filepath.Join(dir, "tree/a"), filepath.Join(dir, l)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustRun(t, dir, "add", "a.lbx", "tree")
+	mountNew(t, "tmpfs", filepath.Join(dir, "out/tree/sub"))
+	code, _, errs := lockbox(t, dir, "extract", "a.lbx", "-d", "out")
+	if code != 3 || !strings.Contains(errs, `2 files in "out" could not be made hard links and were written as copies`) {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+	var infos []os.FileInfo
+	for _, f := range []string{"a", "b", "sub/c", "sub/d"} {
+		name := filepath.Join(dir, "out/tree", f)
+		b, err := os.ReadFile(name)
+		if err != nil || string(b) != string(noise(100_000, "links")) {
+			t.Errorf("%s: %d bytes, %v", f, len(b), err)
+		}
+		fi, err := os.Stat(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		infos = append(infos, fi)
+	}
+	if !os.SameFile(infos[0], infos[1]) || os.SameFile(infos[0], infos[2]) {
+		t.Error("other links than could be made")
 	}
 }

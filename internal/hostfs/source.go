@@ -75,9 +75,6 @@ func (it *Item) Open() (*Source, error) {
 	}
 	if err == nil {
 		it.dir.owners.fill(&m)
-		m.Xattrs, err = it.dir.fileXattrs(f, m.Dev)
-	}
-	if err == nil {
 		m.Sparse, err = it.dir.holes(f, &m)
 	}
 	if err != nil {
@@ -85,6 +82,7 @@ func (it *Item) Open() (*Source, error) {
 		return nil, &fs.PathError{Op: "open", Path: it.Host(), Err: err}
 	}
 	s := &Source{Meta: m, f: f, item: it, rest: m.Sparse, want: m.DataSize()}
+	s.Xattrs, s.XattrErr = it.dir.fileXattrs(f, m.Dev)
 	if m.Sparse == nil {
 		s.left = m.Size
 	}
@@ -114,6 +112,8 @@ func (it *Item) replaced(now *Meta) error {
 // Source is for one goroutine, and Close must be called.
 type Source struct {
 	Meta
+	XattrErr error // why the extended attributes are not all there
+
 	f    *hfile
 	item *Item
 	rest []Run // what comes after the stretch that is being read
