@@ -2,12 +2,18 @@ package lockbox_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
+
+	"github.com/zeebo/blake3"
 
 	"lockbox/internal/format"
 	"lockbox/internal/index"
+	"lockbox/internal/store"
+	"lockbox/internal/vfs"
 )
 
 // Known answers for what stands in the trees; see vectors_test.go.
@@ -66,6 +72,62 @@ func TestVectorEntries(t *testing.T) {
 		}
 	}
 }
+
+// TestVectorSparseDigest has what is hashed, then the digest that is shown of a sparse file.
+func TestVectorSparseDigest(t *testing.T) {
+	ctx := t.Context()
+	e := vecEntry(t)
+	e.Xattrs, e.LinkGroup = nil, 0
+	data := bytes.Repeat(vecBytes(), 12)[:8192]
+	a, err := store.Create(ctx, "a.lbx", store.Options{FS: vfs.Mem()}, store.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	tx, err := a.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	src := store.Source{Entry: e, Open: func() (store.Reader, index.Entry, error) { return vecReader{bytes.NewReader(data)}, e, nil }}
+	if err := tx.Add(ctx, slices.Values([]store.Source{src}), nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	got, err := a.Get(e.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := a.Digest(&got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := blake3.Sum256(data)
+	var b []byte
+	for _, r := range e.Sparse {
+		b = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(b, uint64(r.Data)), uint64(r.Hole))
+	}
+	v := newVector(t, append(append(b, sum[:]...), d[:]...), "What is hashed of a sparse file, and what that gives with the context", "lockbox 2026-11-30 sparse file v1")
+	for i := range e.Sparse {
+		v.part(8, "bytes of data, run %d", i)
+		v.part(8, "bytes of hole")
+	}
+	v.part(32, "BLAKE3-256 of the data")
+	v.heading("the digest")
+	v.part(32, "")
+	b = v.done("digest-sparse.txt")
+	h := blake3.NewDeriveKey("lockbox 2026-11-30 sparse file v1")
+	h.Write(b[:len(b)-32])
+	if want := h.Sum(nil); !bytes.Equal(want[:32], b[len(b)-32:]) {
+		t.Errorf("the digest is %x", want)
+	}
+}
+
+type vecReader struct{ *bytes.Reader }
+
+func (vecReader) Close() error { return nil }
+func (vecReader) Check() error { return nil }
 
 func TestVectorRecords(t *testing.T) {
 	c := index.Content{Size: 600_000, Digest: seq[format.Digest](0x40), Refs: 2,

@@ -130,6 +130,8 @@ func TestEntryRefuses(t *testing.T) {
 		"long target":              {Kind: Symlink, Target: strings.Repeat("x", format.MaxTarget+1)},
 		"target with a zero byte":  {Kind: Symlink, Target: "a\x00b"},
 		"directory's link group":   {Kind: Dir, LinkGroup: 1},
+		"user name too long":       {Kind: File, User: strings.Repeat("u", maxOwner+1)},
+		"group name too long":      {Kind: File, Group: strings.Repeat("g", maxOwner+1)},
 		"file's device":            {Kind: File, HasDevice: true},
 		"sparse map too short":     {Kind: File, Size: 10, Content: 1, Sparse: []SparseRun{{1, 2}}},
 		"sparse map too long":      {Kind: File, Size: 10, Content: 1, Sparse: []SparseRun{{1, 20}}},

@@ -222,30 +222,30 @@ func (t *Tx) read(it *item) error {
 		start = time.Now() // it takes the time itself
 		return err
 	}
-	return t.readSmall(it, r)
+	start, err = t.readSmall(it, r, start)
+	return err
 }
 
-// readSmall reads an open file that is to go into a pack.
-func (t *Tx) readSmall(it *item, r Reader) error {
-	start := time.Now()
+// readSmall reads an open file that is to go into a pack. Reading began at start; what it returns is when it ended, or
+// start when it failed.
+func (t *Tx) readSmall(it *item, r Reader, start time.Time) (time.Time, error) {
 	it.recycle()
 	size := it.entry.DataSize()
 	it.data = getBuf(int(size) + 1) // one more, to see a file that has grown
 	n, err := readFull(r, *it.data)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return err
+		return start, err
 	}
 	if err := r.Check(); err != nil {
-		return fmt.Errorf("%w: %w", ErrSourceChanged, err)
+		return start, fmt.Errorf("%w: %w", ErrSourceChanged, err)
 	}
 	if int64(n) != size {
-		return fmt.Errorf("%w: %d bytes read of %d", ErrSourceChanged, n, size)
+		return start, fmt.Errorf("%w: %d bytes read of %d", ErrSourceChanged, n, size)
 	}
 	*it.data = (*it.data)[:n]
 	start = lap(&t.a.stats.read, start)
 	it.digest = blake3.Sum256(*it.data)
-	start = lap(&t.a.stats.digest, start)
-	return nil
+	return lap(&t.a.stats.digest, start), nil
 }
 
 // place stores a fetched item: it finds duplicates, gives out the content number and fills packs.

@@ -78,9 +78,6 @@ func (c *compaction) scan() error {
 		if err := c.scanNodes(&l, tree, root.Ref, int(root.Height)-1, used); err != nil {
 			return err
 		}
-		if tree == index.Free {
-			continue
-		}
 		for _, n := range used {
 			l.nodes += format.AlignUp(n, a.sector)
 		}
@@ -90,13 +87,20 @@ func (c *compaction) scan() error {
 }
 
 func (c *compaction) scanNodes(l *layout, tree index.Tree, ref index.Ref, level int, used []int64) error {
-	used[level] += int64(ref.Len)
 	l.lowNode = min(l.lowNode, ref.Off)
 	e := format.Extent{Off: ref.Off, Len: format.AlignUp(int64(ref.Len), c.a.sector)}
 	l.nodeExtents = append(l.nodeExtents, e)
-	if tree == index.Free {
+	switch {
+	case tree == index.Free:
 		l.freeNodes += e.Len
-	} else {
+	case ref.Len > nodeSize:
+		// An item that is longer than a node has one of its own, and the nodes before it cannot be filled from behind it.
+		l.nodes += format.AlignUp(used[level], c.a.sector) + e.Len
+		used[level] = 0
+	default:
+		used[level] += int64(ref.Len)
+	}
+	if tree != index.Free {
 		l.lastEnd = max(l.lastEnd, e.End())
 	}
 	if level == 0 {

@@ -182,9 +182,9 @@ type found struct {
 }
 
 type foundEntry struct {
-	path string
-	dir  bool
-	data []byte
+	path  string
+	entry index.Entry // with its extended attributes
+	data  []byte
 }
 
 func readEntries(a *store.Archive) (f found, err error) {
@@ -197,8 +197,11 @@ func readEntries(a *store.Archive) (f found, err error) {
 		if err != nil {
 			return f, err
 		}
-		fe := foundEntry{path: e.Path.String(), dir: e.Kind == index.Dir}
-		if !fe.dir {
+		fe := foundEntry{path: e.Path.String(), entry: e}
+		if fe.entry.Xattrs, err = a.Xattrs(context.Background(), &e); err != nil {
+			return f, err
+		}
+		if e.Kind == index.File {
 			file, err := a.Open(&e)
 			if err != nil {
 				return f, err
@@ -230,11 +233,11 @@ func (f *found) is(s *state) bool {
 	for i := range f.entries {
 		e := &f.entries[i]
 		b, ok := s.files[e.path]
-		if !ok || e.dir != (b == nil) || b != nil && !bytes.Equal(b.data, e.data) {
+		if plain := b != nil && b.rich == nil; !ok || b == nil && e.entry.Kind != index.Dir || plain && e.entry.Kind != index.File || b != nil && !bytes.Equal(b.data, e.data) {
 			return false
 		}
 	}
-	return true
+	return f.like(s)
 }
 
 // simFile lets verify read a file of a Sim.

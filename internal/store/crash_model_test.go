@@ -84,7 +84,8 @@ func (g *grams) find(b []byte) (found bitset) {
 // body is a file's content. Equal bodies are stored once.
 type body struct {
 	data []byte
-	id   int // token, -1: not one
+	id   int   // token, -1: not one
+	rich *rich // nil for a plain file
 }
 
 // state is what an archive holds: bodies by path, nil for a directory.
@@ -148,7 +149,7 @@ func (s *script) body(n int) *body {
 	for i := range b {
 		b[i] = byte(s.r.Uint32())
 	}
-	return &body{b, s.g.add(fmt.Sprintf("a content of %d bytes", n), b, 8)}
+	return &body{data: b, id: s.g.add(fmt.Sprintf("a content of %d bytes", n), b, 8)}
 }
 
 // text makes a content that compresses; it is no token, for it does not stand anywhere as it is.
@@ -157,7 +158,7 @@ func (s *script) text(n int) *body {
 	for b.Len() < n {
 		fmt.Fprintf(&b, "line %d of a text that repeats itself\n", s.r.IntN(50))
 	}
-	return &body{b.Bytes()[:n], -1}
+	return &body{data: b.Bytes()[:n], id: -1}
 }
 
 // random is a name that is nowhere else.
@@ -212,6 +213,9 @@ func (s *script) settle(st *state) {
 	for p, b := range st.files {
 		if b != nil && b.id >= 0 {
 			st.tokens.add(b.id)
+		}
+		if b != nil && b.rich != nil {
+			st.tokens = st.tokens.or(b.rich.tokens)
 		}
 		for name, id := range s.names {
 			if strings.Contains(p, name) {
@@ -362,11 +366,8 @@ func compacting(seed uint64) *script {
 }
 
 // source is a body on its way into the archive.
-func source(path string, b *body) store.Source {
-	p, err := pathsafe.Parse(path)
-	if err != nil {
-		panic(err)
-	}
+func source(what put) store.Source {
+	p, b := pathOf(what.path), what.body
 	if b == nil {
 		return store.Source{Entry: index.Entry{Path: p, Kind: index.Dir, Mode: 0o755}}
 	}
@@ -392,9 +393,17 @@ func (t *txn) stage(ctx context.Context, tx *store.Tx) error {
 		}
 	}
 	var failed error
+	names := map[*body]pathsafe.Path{} // the first of each body
 	err := tx.Add(ctx, func(yield func(store.Source) bool) {
 		for _, p := range t.puts {
-			if !yield(source(p.path, p.body)) {
+			src := source(p)
+			if b := p.body; b != nil && b.rich != nil {
+				src = b.rich.source(p, tx, names[b])
+				if names[b].IsZero() {
+					names[b] = pathOf(p.path)
+				}
+			}
+			if !yield(src) {
 				return
 			}
 		}

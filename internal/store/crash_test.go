@@ -49,7 +49,7 @@ func kinds(seed uint64) (four []Combo) {
 var scripts = []struct {
 	name string
 	make func(seed uint64) *script
-}{{"everyday", everyday}, {"wide", wide}, {"tall", tall}, {"compacting", compacting}}
+}{{"everyday", everyday}, {"wide", wide}, {"tall", tall}, {"compacting", compacting}, {"faithful", faithful}}
 
 var (
 	brief = effort{

@@ -50,7 +50,7 @@ func (t *Tx) tryLarge(ctx context.Context, it *item) (n uint64, dup bool, source
 	expect = entry.DataSize()
 	if entry.Sparse != nil && 0 <= expect && expect <= smallMax {
 		// A large file that is mostly hole.
-		if serr := t.readSmall(it, r); serr != nil || expect == 0 {
+		if _, serr := t.readSmall(it, r, time.Now()); serr != nil || expect == 0 {
 			return 0, false, serr, ctx.Err()
 		}
 		n, dup, err := t.storeSmall(it)

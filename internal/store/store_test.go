@@ -417,7 +417,7 @@ func randomEntry(r *rand.Rand) index.Entry {
 		e.Kind = index.File
 	}
 	if r.IntN(6) == 0 {
-		n := 1 + []int{20, 2000, 33 << 10, 150 << 10}[r.IntN(4)]
+		n := 1 + []int{20, 2000, r.IntN(32 << 10), 33 << 10, 150 << 10}[r.IntN(5)]
 		e.Xattrs = []index.Xattr{{Name: "user.a", Value: randomBytes(r, n)}, {Name: "user.b\xff"}}
 	}
 	e.Path = mustPath(path + fmt.Sprintf("f%d", r.IntN(12)))
