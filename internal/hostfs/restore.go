@@ -11,13 +11,15 @@ import (
 // ErrNoLink is the kind of the error for a file that cannot get a second name.
 var ErrNoLink = errors.New("the file system makes no hard link here")
 
+var aclNames = [2]string{xattrACL, xattrDefaultACL}
+
 // restore gives an object what is to be restored of m. The order matters: a new owner costs the setuid bits and
 // the capabilities, and attributes can be written while the mode lets their owner write. inherited says that the object may have an access control list that is not its own. What
 // cannot be restored is told to Lost and leaves the object with less, never with more than it was to have; an error
 // is about its bytes.
 func (x *Extractor) restore(o object, path string, m *Meta, inherited bool) error {
 	var lost []error
-	mode := m.Mode
+	mode, owned := m.Mode, true
 	try := func(what string, err error) {
 		if err != nil {
 			lost = append(lost, fmt.Errorf("%s: %w", what, unwrapPath(err)))
@@ -31,32 +33,33 @@ func (x *Extractor) restore(o object, path string, m *Meta, inherited bool) erro
 		}
 		if err != nil {
 			mode &^= modeSetuid | modeSetgid
+			owned = false
 		}
 		try("its owner", err)
 	}
-	acl := map[string][]byte{}
-	var capability []byte
+	var acl [2][]byte // by number in aclNames
 	for _, a := range m.Xattrs {
 		switch a.Name {
-		case xattrACL, xattrDefaultACL:
-			acl[a.Name] = a.Value
+		case xattrACL:
+			acl[0] = a.Value
+		case xattrDefaultACL:
+			acl[1] = a.Value
 		case xattrCapability:
-			capability = a.Value
+			if x.opt.KeepSetid && owned {
+				try("its capabilities", o.setXattr(a.Name, a.Value))
+			}
 		default:
 			try("its attribute "+pathsafe.Quote(a.Name), o.setXattr(a.Name, a.Value))
 		}
-	}
-	if capability != nil && x.opt.KeepSetid {
-		try("its capabilities", o.setXattr(xattrCapability, capability))
 	}
 	setMode := func() {
 		if x.opt.NoPermissions || m.Kind == KindSymlink {
 			return
 		}
-		for _, name := range []string{xattrACL, xattrDefaultACL} {
-			switch value, has := acl[name]; {
-			case has:
-				try("its access control list", o.setXattr(name, value))
+		for i, name := range aclNames {
+			switch {
+			case acl[i] != nil:
+				try("its access control list", o.setXattr(name, acl[i]))
 			case inherited && (name == xattrACL || m.Kind == KindDir):
 				try("its access control list", o.removeXattr(name))
 			}
