@@ -111,6 +111,30 @@ a commit fails, the command warns and ends with 0: the next change finishes it.
 
 All this rests on a disk that keeps what it has acknowledged.
 `},
+	{"names", "names that a system cannot hold, and what is written instead", `A stored name is any bytes but / and NUL. Not every file system can hold all of them:
+Windows reserves CON, NUL, COM1 and others, refuses < > : " | ? * \ and control
+characters, and drops dots and blanks at the end; macOS wants UTF-8; most end at 255
+bytes or characters. Some take README and readme, or the composed and the decomposed form
+of an accented letter, for one name.
+
+"lockbox extract" finds out what the directory can hold by making a few files with
+temporary names in it, and looks at all names before it writes anything. What cannot
+be is named, and nothing is written (exit 1). A directory below it on another
+file system may have other rules; what fails there is named when it does.
+
+With --rename-invalid such names are written as others, and each is reported (with --json,
+"renamed_from" has the stored path):
+
+  %3A       a byte in hexadecimal: here a colon. The percent sign itself is written so (%25)
+            where it would be taken for the beginning of one of these forms
+  %~2       before the extension: nothing; it tells two names apart
+  %^ and 32 digits, before the extension: the name was too long, and part of it is missing;
+            the digits are the first of the SHA-256 of the stored name
+
+Replacing the first form and dropping the second gives the stored name back; for the third
+"lockbox list -0" has it. Different names never become one. The target of a link stays as
+it is stored, even where it was renamed.
+`},
 	{"protection", "encrypting, signing and padding an archive", `Protection is chosen when an archive is made, with create or the first add, and stays.
 
 Encryption. --encrypt locks the archive with a passphrase, --recipient KEY for a public

@@ -1,0 +1,107 @@
+package hostfs
+
+import (
+	"errors"
+	"fmt"
+
+	"lockbox/internal/pathsafe"
+)
+
+// identity is what tells a file that was compared from one that has taken its place.
+type identity struct {
+	dev, ino  uint64
+	size      int64
+	mtimeSec  int64
+	mtimeNsec uint32
+}
+
+func identityOf(m *Meta) identity {
+	return identity{m.Dev, m.Ino, m.Size, m.MtimeSec, m.MtimeNsec}
+}
+
+// Exists reports whether Preflight found path to exist already, as what is to be extracted, with Resume.
+func (x *Extractor) Exists(path pathsafe.Path) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.existing[path.String()]
+}
+
+// OpenExisting opens a file of the destination for reading, and no link.
+func (x *Extractor) OpenExisting(path pathsafe.Path) (*Source, error) {
+	d, base, err := x.place(path)
+	if err != nil {
+		return nil, err
+	}
+	defer x.dirs.release(d)
+	f, m, err := openPlain(d.dir, base)
+	if err != nil {
+		return nil, x.fail("open", path.String(), err)
+	}
+	return &Source{Meta: m, f: f, item: &Item{host: x.hostOf(path.String())}}, nil
+}
+
+// openPlain opens a regular file.
+func openPlain(d *dir, base string) (*hfile, Meta, error) {
+	f, err := d.open(base, false)
+	if err != nil {
+		return nil, Meta{}, err
+	}
+	m, err := f.meta()
+	if err == nil && m.Kind != KindFile {
+		err = fmt.Errorf("it is a %s, not a file", m.Kind)
+	}
+	if err != nil {
+		return nil, Meta{}, errors.Join(err, f.close())
+	}
+	return f, m, nil
+}
+
+// ReadExisting returns the target of a link of the destination.
+func (x *Extractor) ReadExisting(path pathsafe.Path) (string, error) {
+	d, base, err := x.place(path)
+	if err != nil {
+		return "", err
+	}
+	defer x.dirs.release(d)
+	target, err := d.readlink(base)
+	return target, x.fail("read", path.String(), err)
+}
+
+// Keep takes note that what exists is what would be extracted: Skipped reports it from now on. Of a file m is what it
+// was when it was compared.
+func (x *Extractor) Keep(path pathsafe.Path, m Meta) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.skipped[path.String()] = true
+	if m.Kind == KindFile {
+		x.kept[path.String()] = identityOf(&m)
+	}
+}
+
+// Restore gives a file that is kept the mode and the time of m, provided it is the one that was compared. One that has
+// other names stays as it is: they may lie outside of the destination.
+func (x *Extractor) Restore(path pathsafe.Path, m Meta) error {
+	x.mu.Lock()
+	was, ok := x.kept[path.String()]
+	x.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	d, base, err := x.place(path)
+	if err != nil {
+		return err
+	}
+	defer x.dirs.release(d)
+	f, now, err := openPlain(d.dir, base)
+	if err != nil {
+		return x.fail("open", path.String(), err)
+	}
+	switch {
+	case identityOf(&now) != was:
+		err = ErrChanged
+	case now.Nlink <= 1:
+		m = x.restored(m)
+		err = d.complete(f, base, &m, x.opt.NoPermissions, x.opt.NoTimes)
+	}
+	return x.fail("restore", path.String(), errors.Join(err, f.close()))
+}
