@@ -65,7 +65,8 @@ var topics = []topic{
 1    failed: input, output, a full disk, refused
 2    wrong usage
 3    done, but some inputs were skipped or changed while they were read; each
-     was named
+     was named. Of "diff": something could not be compared
+4    "diff" found differences
 11   no key or the wrong one, to open an encrypted archive or to change a signed
      one; a signature that is missing, does not verify or is not by a key of
      --signer; not the state given by --expect-root
@@ -76,7 +77,7 @@ var topics = []topic{
 130  interrupted; when the change was committed already, the command finishes
      instead and ends in 0
 
-When several apply, 130 comes first, then 15, 11, 16, 14, 1, 12 and 3. A closed pipe
+When several apply, 130 comes first, then 15, 11, 16, 14, 1, 12, 3 and 4. A closed pipe
 on standard output (lockbox list a.lbx | head) is not a failure.
 `},
 	{"formats", "what can be read and written", `This program reads and writes one format, version 1, which FORMAT.md specifies down
