@@ -126,11 +126,11 @@ file system may have other rules; what fails there is named when it does.
 With --rename-invalid such names are written as others, and each is reported (with --json,
 "renamed_from" has the stored path):
 
-  %3A       a byte in hexadecimal: here a colon. The percent sign itself is written so (%25)
-            where it would be taken for the beginning of one of these forms
-  %~2       before the extension: nothing; it tells two names apart
-  %^ and 32 digits, before the extension: the name was too long, and part of it is missing;
-            the digits are the first of the SHA-256 of the stored name
+  %3A     a byte in hexadecimal: here a colon. The percent sign itself is written
+          so (%25) where it would be taken for the beginning of one of these
+  %~2     before the extension: nothing; it tells two names apart
+  %^...   and 32 digits, before the extension: the name was too long and part of
+          it is missing; they are the first of its SHA-256
 
 Replacing the first form and dropping the second gives the stored name back; for the third
 "lockbox list -0" has it. Different names never become one. The target of a link stays as
