@@ -126,8 +126,8 @@ file system may have other rules; what fails there is named when it does.
 With --rename-invalid such names are written as others, and each is reported (with --json,
 "renamed_from" has the stored path):
 
-  %3A     a byte in hexadecimal: here a colon. The percent sign itself is written
-          so (%25) where it would be taken for the beginning of one of these
+  %3A     a byte in hexadecimal, here a colon; so is the percent sign itself
+          (%25) where it would be taken for the beginning of one of these
   %~2     before the extension: nothing; it tells two names apart
   %^...   and 32 digits, before the extension: the name was too long and part of
           it is missing; they are the first of its SHA-256
