@@ -117,10 +117,10 @@ type extractor struct {
 	// What the plan found.
 	entries  uint64
 	bytes    int64
-	skipped  uint64 // by --strip, by kind, by --symlinks skip
-	stripped uint64 // of these by --strip
-	kept     uint64 // what --resume found to be there
-	links    map[string]string
+	skipped  uint64                        // by --strip, by kind, by --symlinks skip
+	stripped uint64                        // of these by --strip
+	kept     uint64                        // what --resume found to be there
+	links    map[string]string             // what --symlinks inside has to know: where a link is to be -> its target
 	taken    map[pathsafe.Path]index.Entry // with --strip: what goes where
 	odd      bool                          // some system refuses one of the names
 	names    *hostfs.Names

@@ -64,7 +64,7 @@ func (r *extractor) checkNames() (err error) {
 			if err != nil {
 				return err
 			}
-			if at, err := r.names.Path(p); err != nil || r.names.Same(at.String(), self) {
+			if at, err := r.names.Path(p); err != nil || r.names.Key(at.String()) == r.names.Key(self) {
 				return r.overSelf(p)
 			}
 		}
@@ -74,7 +74,7 @@ func (r *extractor) checkNames() (err error) {
 		for p, target := range r.links {
 			if stored, err := pathsafe.Parse(p); err == nil {
 				if to, err := r.names.Path(stored); err == nil {
-					links[to.String()] = target
+					links[r.names.Key(to.String())] = target
 				}
 			}
 		}

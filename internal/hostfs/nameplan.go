@@ -208,5 +208,5 @@ func (n *Names) Path(p pathsafe.Path) (pathsafe.Path, error) {
 // Plain reports whether every path leads where its bytes say, and no other path does.
 func (n *Names) Plain() bool { return len(n.mapped) == 0 && !n.rules.folds() }
 
-// Same reports whether two paths lead to one place in the destination.
-func (n *Names) Same(a, b string) bool { return n.rules.fold(a) == n.rules.fold(b) }
+// Key is equal for paths that lead to one place in the destination.
+func (n *Names) Key(path string) string { return n.rules.fold(path) }
