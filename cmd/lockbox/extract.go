@@ -244,25 +244,6 @@ func (r *extractor) plan(ctx context.Context) error {
 	return nil
 }
 
-// dirCount counts paths and the directories that lead to them, each once. Of paths in ascending order it needs to
-// know the last one only; seen is for others.
-type dirCount struct {
-	n    uint64
-	last pathsafe.Path
-	seen map[pathsafe.Path]bool
-}
-
-func (c *dirCount) add(p pathsafe.Path) uint64 {
-	for up := p; !up.IsZero() && up != c.last && !c.last.IsUnder(up) && !c.seen[up]; up = up.Parent() {
-		c.n++
-		if c.seen != nil {
-			c.seen[up] = true
-		}
-	}
-	c.last = p
-	return c.n
-}
-
 // placeOf returns where the archive stands below the destination, as a stored path, or "".
 func placeOf(archive, dest string) string {
 	from, err := filepath.EvalSymlinks(archive)
