@@ -112,7 +112,6 @@ func (s *resumption) compare(ctx context.Context, e *index.Entry, to pathsafe.Pa
 		if target, err = s.r.x.ReadExisting(to); err == nil && target != e.Target {
 			err = fmt.Errorf("it leads to %s", quoted(target))
 		}
-		m.Kind = hostfs.KindSymlink
 	default:
 		err = errors.New("it cannot be compared")
 	}
@@ -233,7 +232,7 @@ func (r *extractor) restoreKept(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if to, ok := r.target(&e); ok && e.Kind == index.File && r.x.Skipped(to) {
+		if to, ok := r.target(&e); ok && r.x.Skipped(to) {
 			if err := r.x.Restore(to, r.meta(&e)); err != nil {
 				if err := r.w.failed(&e, err); err != nil {
 					return err

@@ -251,6 +251,11 @@ func (d *dir) symlink(target, name string, m *Meta, keepTime bool) error {
 	if keepTime {
 		return nil
 	}
+	return d.linkTime(name, m)
+}
+
+// linkTime sets the time of a link itself where the system can.
+func (d *dir) linkTime(name string, m *Meta) error {
 	ts, err := times(m)
 	if err == nil {
 		err = unix.UtimesNanoAt(d.fd, name, ts, unix.AT_SYMLINK_NOFOLLOW)

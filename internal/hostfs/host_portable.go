@@ -191,6 +191,9 @@ func (d *dir) symlink(target, name string, _ *Meta, _ bool) error {
 	return d.root.Symlink(target, name)
 }
 
+// linkTime does nothing here.
+func (d *dir) linkTime(string, *Meta) error { return nil }
+
 // move renames from to to within the directory. Without replace an existing name is fs.ErrExist.
 func (d *dir) move(from, to string, replace bool) error {
 	if replace {

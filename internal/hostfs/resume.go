@@ -67,19 +67,17 @@ func (x *Extractor) ReadExisting(path pathsafe.Path) (string, error) {
 	return target, x.fail("read", path.String(), err)
 }
 
-// Keep takes note that what exists is what would be extracted: Skipped reports it from now on. Of a file m is what it
-// was when it was compared.
+// Keep takes note that what exists is what would be extracted: Skipped reports it from now on. m is what a file was when it was
+// compared.
 func (x *Extractor) Keep(path pathsafe.Path, m Meta) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.skipped[path.String()] = true
-	if m.Kind == KindFile {
-		x.kept[path.String()] = identityOf(&m)
-	}
+	x.kept[path.String()] = identityOf(&m)
 }
 
-// Restore gives a file that is kept the mode and the time of m, provided it is the one that was compared. One that has
-// other names stays as it is: they may lie outside of the destination.
+// Restore gives a file or a link that is kept the mode and the time of m, provided a file is the one that was compared.
+// One that has other names stays as it is: they may lie outside of the destination.
 func (x *Extractor) Restore(path pathsafe.Path, m Meta) error {
 	x.mu.Lock()
 	was, ok := x.kept[path.String()]
@@ -92,6 +90,13 @@ func (x *Extractor) Restore(path pathsafe.Path, m Meta) error {
 		return err
 	}
 	defer x.dirs.release(d)
+	if m.Kind == KindSymlink {
+		now, err := d.lookup(base, false)
+		if err == nil && now.Kind == KindSymlink && now.Nlink <= 1 && !x.opt.NoTimes {
+			err = d.linkTime(base, &m)
+		}
+		return x.fail("restore", path.String(), err)
+	}
 	f, now, err := openPlain(d.dir, base)
 	if err != nil {
 		return x.fail("open", path.String(), err)
