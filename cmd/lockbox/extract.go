@@ -25,6 +25,8 @@ type extractOptions struct {
 	dest          string
 	overwrite     bool
 	skipExisting  bool
+	resume        bool
+	renameInvalid bool
 	strip         countValue
 	noPermissions bool
 	noTimes       bool
@@ -42,6 +44,8 @@ func (o *extractOptions) register(f *pflag.FlagSet) {
 	f.StringVarP(&o.dest, "dest", "d", ".", "the directory to write to; made when it is missing")
 	f.BoolVar(&o.overwrite, "overwrite", false, "replace existing files and links")
 	f.BoolVar(&o.skipExisting, "skip-existing", false, "leave existing files and links alone")
+	f.BoolVar(&o.resume, "resume", false, "go on with an interrupted extraction: keep existing files that have the right bytes")
+	f.BoolVar(&o.renameInvalid, "rename-invalid", false, "write names that the directory cannot hold under others")
 	f.Var(&o.strip, "strip", "drop this many leading components of every path")
 	f.BoolVar(&o.noPermissions, "no-permissions", false, "give files the modes that new files get")
 	f.BoolVar(&o.noTimes, "no-times", false, "do not restore modification times")
@@ -58,6 +62,8 @@ func (o *extractOptions) validate() error {
 	switch {
 	case o.overwrite && o.skipExisting:
 		return usagef("--overwrite and --skip-existing exclude each other")
+	case o.resume && o.skipExisting:
+		return usagef("--resume compares existing files, --skip-existing does not look at them: choose one")
 	case o.dest == "":
 		return usagef("--dest is empty")
 	case o.strip.n > math.MaxInt32:
@@ -73,7 +79,8 @@ func newExtractCommand(a *app) *cobra.Command {
 		Short: "write entries to a directory",
 		Long: `Write all entries, or those that are named, to a directory. A file that exists
 already ends the command before anything is written, unless --overwrite or
---skip-existing says what to do. A file appears under its name when it is complete and
+--skip-existing says what to do, or --resume, which keeps those that are what would be
+written, after reading them, and refuses the others. A file appears under its name when it is complete and
 verified, with its metadata. Nothing is ever written through a link or
 outside of the directory. A damaged entry is named, the others are written
 (exit 15). ` + globHelp + `
@@ -83,9 +90,19 @@ the holes of sparse files. Owners, setuid and setgid bits, capabilities, FIFOs a
 devices come back only on request, as they can do harm: --same-owner, --keep-setid,
 --devices. Without --devices, FIFOs and devices are named and left out (exit 3). What
 of an entry's metadata cannot be restored is named, and the entry written all the same
-(exit 3).`,
+(exit 3).
+
+Names that the directory's file system cannot hold, and names that it takes for one
+(README and readme), are found before anything is written. --rename-invalid writes
+them under other names and says so: %XX stands for a byte in hexadecimal, %~N tells names
+apart, and what is too long is cut and gets %^ and a digest of the whole. Targets of links stay as they
+are. "lockbox help names" has the rules.
+
+--max-entries counts directories that have to be made to lead to an entry, too; --max-size counts what files have
+once they are written, with their holes.`,
 		Example: `  lockbox extract backup.lbx -d restored
   lockbox extract backup.lbx docs 'photos/**/*.jpg' -d /tmp/some
+  lockbox extract backup.lbx -d restored --resume
   sudo lockbox extract system.lbx -d /mnt --same-owner --keep-setid --devices
   lockbox extract untrusted.lbx -d out --max-size 10G --max-entries 100000 --symlinks inside`,
 		ValidArgsFunction: completeStored,
@@ -114,9 +131,13 @@ type extractor struct {
 	// What the plan found.
 	entries  uint64
 	bytes    int64
-	skipped  uint64 // by --strip, by kind, by --symlinks skip
-	stripped uint64 // of these by --strip
-	links    map[string]string
+	skipped  uint64                        // by --strip, by kind, by --symlinks skip
+	stripped uint64                        // of these by --strip
+	kept     uint64                        // what --resume found to be there
+	links    map[string]string             // what --symlinks inside has to know: where a link is to be -> its target
+	taken    map[pathsafe.Path]index.Entry // with --strip: what goes where
+	odd      bool                          // some system refuses one of the names
+	names    *hostfs.Names
 	data     int64             // of bytes, what is no hole
 	grouped  bool              // there are hard links
 	leaders  map[uint64]leader // by link group
@@ -156,8 +177,21 @@ func (r *extractor) run(ctx context.Context) error {
 	return r.report()
 }
 
-// target is where an entry goes; false when it is not extracted.
+// target is where an entry is made; false when it is not extracted.
 func (r *extractor) target(e *index.Entry) (pathsafe.Path, bool) {
+	to, ok := r.place(e)
+	if !ok {
+		return to, false
+	}
+	made, err := r.names.Path(to)
+	if err != nil {
+		return to, true // checkNames has refused it
+	}
+	return made, true
+}
+
+// place is where an entry goes by its stored name.
+func (r *extractor) place(e *index.Entry) (pathsafe.Path, bool) {
 	switch e.Kind {
 	case index.File, index.Dir:
 	case index.Symlink:
@@ -177,9 +211,13 @@ func (r *extractor) target(e *index.Entry) (pathsafe.Path, bool) {
 
 // plan looks at everything that is to be written, and refuses what is too much or cannot be.
 func (r *extractor) plan(ctx context.Context) error {
-	places := make(map[pathsafe.Path]index.Entry) // only --strip can lead two entries to one place
-	r.links = make(map[string]string)
+	var made dirCount
+	if r.opt.strip.n > 0 { // nothing else can lead two entries to one place
+		r.taken = make(map[pathsafe.Path]index.Entry)
+		made.seen = make(map[pathsafe.Path]bool)
+	}
 	self := placeOf(r.opt.archive, r.opt.dest)
+	r.links = make(map[string]string)
 	for e, err := range r.sel.entries() {
 		if err == nil && r.entries%4096 == 0 {
 			err = ctx.Err()
@@ -187,17 +225,15 @@ func (r *extractor) plan(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		to, ok := r.target(&e)
+		to, ok := r.place(&e)
 		if !ok {
 			r.skip(&e)
 			continue
 		}
 		if e.Kind != index.Dir && to.String() == self {
-			return &failure{
-				code: exitFailed, err: fmt.Errorf("nothing was written: the entry %s would take the place of the archive itself", quoted(e.Path.String())),
-				hint: "extract to another directory: --dest DIR",
-			}
+			return r.overSelf(e.Path)
 		}
+		r.odd = r.odd || hostfs.OddPath(to.String())
 		r.entries++
 		if e.Size > math.MaxInt64-r.bytes {
 			return tooMuch("the sizes add up to more than can be")
@@ -209,7 +245,7 @@ func (r *extractor) plan(ctx context.Context) error {
 			r.links[to.String()] = e.Target
 		}
 		if r.opt.strip.n > 0 {
-			other, taken := places[to]
+			other, taken := r.taken[to]
 			if taken && (other.Kind != index.Dir || e.Kind != index.Dir) {
 				return &failure{
 					code: exitFailed, err: fmt.Errorf("nothing was written: with --strip %d both %s and %s would become %s",
@@ -217,10 +253,10 @@ func (r *extractor) plan(ctx context.Context) error {
 					hint: "extract them to different directories",
 				}
 			}
-			places[to] = e
+			r.taken[to] = e
 		}
-		if max := r.opt.maxEntries; max.set && r.entries > max.n {
-			return tooMuch("there are more than %d entries (--max-entries)", max.n)
+		if max := r.opt.maxEntries; max.set && made.add(to) > max.n {
+			return tooMuch("there are more than %d entries, or directories that lead to them (--max-entries)", max.n)
 		}
 		if max := r.opt.maxSize; max.set && r.bytes > max.n {
 			return tooMuch("there are more than %d bytes (--max-size)", max.n)
@@ -284,7 +320,7 @@ func tooMuch(msg string, args ...any) error {
 func (r *extractor) write(ctx context.Context) (err error) {
 	r.x, err = hostfs.NewExtractor(r.opt.dest, hostfs.ExtractOptions{
 		Overwrite: r.opt.overwrite, SkipExisting: r.opt.skipExisting,
-		NoPermissions: r.opt.noPermissions, NoTimes: r.opt.noTimes,
+		NoPermissions: r.opt.noPermissions, NoTimes: r.opt.noTimes, Resume: r.opt.resume, Names: extractNames,
 		SameOwner: r.opt.sameOwner, KeepSetid: r.opt.keepSetid, Lost: r.w.lose,
 	})
 	if err != nil {
@@ -292,24 +328,42 @@ func (r *extractor) write(ctx context.Context) (err error) {
 	}
 	r.w.x = r.x
 	defer r.w.flush(r.a)
-	ended := false
+	begun, ended := false, false
 	defer func() {
-		if !ended {
+		switch {
+		case !begun:
+			r.x.Withdraw()
+		case !ended:
 			r.w.abort()
 			r.x.Abort()
 		}
 	}()
+	if err := r.checkNames(); err != nil {
+		return err
+	}
 	if err := r.preflight(); err != nil {
 		return err
+	}
+	if r.opt.resume {
+		if err := r.resume(ctx); err != nil {
+			return err
+		}
 	}
 	if err := r.findLeaders(ctx); err != nil {
 		return err
 	}
+	begun = true
+	r.reportRenames()
 	r.a.startProgress("extracting", r.data)
 	defer r.a.endProgress()
 	r.w.bar = r.a.bar
 	if err := r.each(ctx, index.Dir, r.x.Mkdir); err != nil {
 		return err
+	}
+	if r.kept > 0 {
+		if err := r.restoreKept(ctx); err != nil {
+			return err
+		}
 	}
 	if err := r.writeFiles(ctx); err != nil {
 		return err

@@ -57,10 +57,11 @@ func hostXattrs(xs []index.Xattr) []hostfs.Xattr {
 	return out
 }
 
-// leader is the first of a link group that is written; others become names of it.
+// leader is the one of a link group of which the others become names: the first that --resume keeps, else the first.
 type leader struct {
 	path   pathsafe.Path // as stored
 	record format.Digest
+	kept   bool
 }
 
 // recordOf identifies all that is stored of an entry but its path.
@@ -72,12 +73,25 @@ func (r *extractor) findLeaders(ctx context.Context) error {
 		return nil
 	}
 	leaders := make(map[uint64]leader)
-	for e, err := range r.wanted(ctx, index.File) {
+	n := 0
+	for e, err := range r.sel.entries() {
+		if n++; err == nil && n%4096 == 0 {
+			err = ctx.Err()
+		}
 		if err != nil {
 			return err
 		}
-		if _, known := leaders[e.LinkGroup]; e.LinkGroup != 0 && !known {
-			leaders[e.LinkGroup] = leader{e.Path, recordOf(&e)}
+		if e.Kind != index.File || e.LinkGroup == 0 {
+			continue
+		}
+		// What --skip-existing leaves alone may be anything, what --resume keeps has been compared.
+		to, ok := r.target(&e)
+		kept := ok && r.x.Skipped(to)
+		if !ok || kept && !r.opt.resume {
+			continue
+		}
+		if l, known := leaders[e.LinkGroup]; !known || kept && !l.kept {
+			leaders[e.LinkGroup] = leader{e.Path, recordOf(&e), kept}
 		}
 	}
 	r.leaders = leaders

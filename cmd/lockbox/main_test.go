@@ -21,6 +21,7 @@ import (
 	"github.com/zeebo/blake3"
 	"github.com/zeebo/xxh3"
 
+	"lockbox/internal/hostfs"
 	"lockbox/internal/seal"
 )
 
@@ -35,6 +36,14 @@ func TestMain(m *testing.M) {
 	if os.Getenv("LOCKBOX_TEST_TERMINAL") == "" {
 		// Whoever runs the tests at a terminal must not be asked.
 		openTerminal = func() (terminal, error) { return nil, errNoTerminal }
+	}
+	switch os.Getenv("LOCKBOX_TEST_NAMES") {
+	case "windows":
+		extractNames = &hostfs.NameRules{
+			FoldCase: true, UTF8: true, Refused: `<>:"|?*\`, Control: true, Trailing: true, Devices: true, Longest: 255, Units: true,
+		}
+	case "macos":
+		extractNames = &hostfs.NameRules{FoldCase: true, FoldForm: true, UTF8: true, Longest: 255}
 	}
 	testscript.Main(m, map[string]func(){"lockbox": main, "b3sum": b3sum})
 }

@@ -56,7 +56,7 @@ func TestCodeOf(t *testing.T) {
 }
 
 func TestWorse(t *testing.T) {
-	order := []exitCode{130, 15, 11, 16, 12, 3, 0} // the documented one
+	order := []exitCode{130, 15, 11, 16, 12, 3, 4, 0} // the documented one
 	for i, a := range order {
 		for _, b := range order[i:] {
 			if worse(a, b) != a || worse(b, a) != a {

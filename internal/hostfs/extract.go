@@ -24,8 +24,10 @@ type ExtractOptions struct {
 	SkipExisting  bool // leave existing files and links alone
 	NoPermissions bool // modes as the system gives them to new files
 	NoTimes       bool
-	SameOwner     bool // restore owners: by name where the system knows it, else by number
-	KeepSetid     bool // restore setuid and setgid bits, and capabilities of files
+	SameOwner     bool       // restore owners: by name where the system knows it, else by number
+	KeepSetid     bool       // restore setuid and setgid bits, and capabilities of files
+	Resume        bool       // let the caller compare existing files and links with what is to be there
+	Names         *NameRules // what names the destination can hold; nil to try it out
 
 	// Lost, if not nil, is told what of an entry's metadata could not be restored; the entry is written all the
 	// same. It may be called by several goroutines at once.
@@ -35,6 +37,9 @@ type ExtractOptions struct {
 func (o ExtractOptions) validate() error {
 	if o.Overwrite && o.SkipExisting {
 		return errors.New("existing files can be overwritten or skipped, not both")
+	}
+	if o.Resume && o.SkipExisting {
+		return errors.New("existing files can be compared or skipped, not both")
 	}
 	return nil
 }
@@ -48,6 +53,7 @@ type Extractor struct {
 	dirs  *dirCache[string] // by stored path, "" is the destination
 	top   *cached[string]   // held open to the end: the path may lead elsewhere by then
 	fresh bool              // the destination was made just now
+	tops  []string          // the directories that were made for it, the outermost last
 	anon  bool              // temporary files need no name
 
 	finished atomic.Bool
@@ -56,9 +62,12 @@ type Extractor struct {
 	made    map[string]bool // directories that are this run's to finish
 	found   map[string]bool // those of them that existed before
 	final   map[string]Meta // what Finish gives them
-	skipped map[string]bool // of Preflight
+	skipped map[string]bool // of Preflight and Keep
 	origins map[string]origin
 	owners  ownerIDs
+
+	existing map[string]bool     // of Preflight with Resume
+	kept     map[string]identity // of Keep
 
 	// live guards the temporary names. Whoever creates one or gives a file its final name holds it for
 	// reading, so that after Abort there is none and none will come.
@@ -76,10 +85,11 @@ func NewExtractor(dest string, opt ExtractOptions) (*Extractor, error) {
 	x := &Extractor{
 		opt: opt, host: dest,
 		made: make(map[string]bool), found: make(map[string]bool), final: make(map[string]Meta), skipped: make(map[string]bool),
-		origins: make(map[string]origin),
-		temps:   make(map[string]*cached[string]),
+		origins: make(map[string]origin), existing: make(map[string]bool), kept: make(map[string]identity),
+		temps: make(map[string]*cached[string]),
 	}
 	if _, err := os.Stat(dest); errors.Is(err, fs.ErrNotExist) {
+		x.tops = missing(dest)
 		if err := os.MkdirAll(dest, 0o777); err != nil {
 			return nil, err
 		}
@@ -99,6 +109,17 @@ func NewExtractor(dest string, opt ExtractOptions) (*Extractor, error) {
 		removeStale(x.top.dir)
 	}
 	return x, nil
+}
+
+// missing returns dir and the directories above it that do not exist, dir first.
+func missing(dir string) (list []string) {
+	for {
+		if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+			return list
+		}
+		list = append(list, dir)
+		dir = filepath.Dir(dir)
+	}
 }
 
 // canLink tries out whether a file without a name can get one here. That needs a file system and a
@@ -240,7 +261,7 @@ func (x *Extractor) restored(m Meta) Meta {
 }
 
 // Mkdir makes a directory, or uses the one that is there. Its metadata is set by Finish; that of
-// one that was there before only with Overwrite.
+// one that was there before only with Overwrite or Resume.
 func (x *Extractor) Mkdir(path pathsafe.Path, m Meta) error {
 	up, base, err := x.place(path)
 	if err != nil {
@@ -273,7 +294,7 @@ func (x *Extractor) Mkdir(path pathsafe.Path, m Meta) error {
 		x.mu.Lock()
 		made := x.made[p]
 		x.mu.Unlock()
-		if !made && !x.opt.Overwrite {
+		if !made && !x.opt.Overwrite && !x.opt.Resume {
 			return nil
 		}
 		if !made {
@@ -358,6 +379,14 @@ func (x *Extractor) Abort() {
 	x.close()
 }
 
+// Withdraw is Abort before anything was extracted: directories that were made for the destination itself go, too.
+func (x *Extractor) Withdraw() {
+	x.Abort()
+	for _, dir := range x.tops {
+		_ = os.Remove(dir) // only when it is empty
+	}
+}
+
 func (x *Extractor) close() {
 	x.mu.Lock()
 	top := x.top
@@ -367,21 +396,4 @@ func (x *Extractor) close() {
 		x.dirs.release(top)
 		x.dirs.close()
 	}
-}
-
-// checkHostName refuses names that the host would take for something else than one name.
-func checkHostName(name string, windows bool) error {
-	if !windows {
-		return nil
-	}
-	if i := strings.IndexFunc(name, func(r rune) bool { return r < ' ' || strings.ContainsRune(`<>:"/\|?*`, r) }); i >= 0 {
-		return fmt.Errorf("the name has %q, which this system does not allow in names", name[i])
-	}
-	if strings.HasSuffix(name, ".") || strings.HasSuffix(name, " ") {
-		return errors.New("the name ends in a dot or a blank, which this system drops")
-	}
-	if !filepath.IsLocal(name) {
-		return errors.New("the name is reserved by this system")
-	}
-	return nil
 }

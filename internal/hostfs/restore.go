@@ -139,12 +139,7 @@ func (x *Extractor) node(path pathsafe.Path, op string, m Meta, create func(d *d
 	if err := create(d.dir, temp); err != nil {
 		return x.fail(op, path.String(), err)
 	}
-	o, closeNode, err := d.node(temp, m.Kind)
-	if err == nil {
-		err = x.restore(o, path.String(), &m, d.inherits)
-		closeNode()
-	}
-	if err == nil {
+	if err = x.restoreNode(d, temp, path.String(), &m); err == nil {
 		err = d.move(temp, base, x.opt.Overwrite)
 	}
 	if err != nil {
@@ -153,10 +148,20 @@ func (x *Extractor) node(path pathsafe.Path, op string, m Meta, create func(d *d
 	return x.fail(op, path.String(), err)
 }
 
+// restoreNode gives something without bytes its metadata.
+func (x *Extractor) restoreNode(d *cached[string], name, path string, m *Meta) error {
+	o, closeNode, err := d.node(name, m.Kind)
+	if err != nil {
+		return err
+	}
+	defer closeNode()
+	return x.restore(o, path, m, d.inherits)
+}
+
 // origin is a file that is to get further names.
 type origin struct{ dev, ino uint64 }
 
-// Link gives a file that this Extractor has written with Meta.Nlink above 1 another name. It fails with ErrNoLink
+// Link gives a file that this Extractor has written with Meta.Nlink above 1, or keeps, another name. It fails with ErrNoLink
 // where that cannot be done, and with ErrChanged when the first name leads to something else by now.
 func (x *Extractor) Link(first, path pathsafe.Path) error {
 	from, fromBase, err := x.place(first)

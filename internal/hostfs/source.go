@@ -81,12 +81,17 @@ func (it *Item) Open() (*Source, error) {
 		_ = f.close()
 		return nil, &fs.PathError{Op: "open", Path: it.Host(), Err: err}
 	}
-	s := &Source{Meta: m, f: f, item: it, rest: m.Sparse, want: m.DataSize()}
+	s := newSource(m, f, it)
 	s.Xattrs, s.XattrErr = it.dir.fileXattrs(f, m.Dev)
+	return s, nil
+}
+
+func newSource(m Meta, f *hfile, it *Item) *Source {
+	s := &Source{Meta: m, f: f, item: it, rest: m.Sparse, want: m.DataSize()}
 	if m.Sparse == nil {
 		s.left = m.Size
 	}
-	return s, nil
+	return s
 }
 
 // LoadXattrs reads the extended attributes of a regular file that is not going to be opened.
