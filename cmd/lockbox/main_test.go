@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 	case "macos":
 		extractNames = &hostfs.NameRules{FoldCase: true, FoldForm: true, UTF8: true, Longest: 255}
 	}
-	testscript.Main(m, map[string]func(){"lockbox": main, "b3sum": b3sum})
+	testscript.Main(m, map[string]func(){"lockbox": main, "b3sum": b3sum, "age-plugin-probe": probePlugin})
 }
 
 // cheapRecipient locks with a passphrase at the least cost that there is.

@@ -258,6 +258,17 @@ func TestLinks(t *testing.T) {
 	if es = get("a", "moved", "d"); es[0].LinkGroup == es[1].LinkGroup || !reflect.DeepEqual(es[1], es[2]) {
 		t.Fatalf("%+v", es)
 	}
+	// What is not read has names as well.
+	pipe := func(tx *Tx) {
+		e := index.Entry{Path: mustPath("pipe"), Kind: index.FIFO, Mode: 0o600, LinkGroup: tx.NewLinkGroup()}
+		w.addMeta(tx, Source{Entry: e}, link("other pipe", "pipe"))
+	}
+	if gen := w.change(pipe).Generation; w.change(pipe).Generation != gen {
+		t.Error("adding the same pipes again has changed the archive")
+	}
+	if es = get("pipe", "other pipe"); es[0].Kind != index.FIFO || !reflect.DeepEqual(es[0], es[1]) {
+		t.Fatalf("%+v", es)
+	}
 	// A link of what was left out is left out, for the same reason; so is one of what was never offered.
 	w.change(func(tx *Tx) {
 		bad := Source{Entry: index.Entry{Path: mustPath("gone"), Kind: index.File, LinkGroup: tx.NewLinkGroup()}}

@@ -93,7 +93,7 @@ func (f *File) stretch(s *stretch, off, n int64) ([]byte, error) {
 	s.unlock()
 	pos, n := f.data.at(off, n)
 	if pos < 0 {
-		return zeros[:min(n, int64(len(zeros)))], nil
+		return hole[:min(n, int64(len(hole)))], nil
 	}
 	number, in, avail := f.content.Locate(pos)
 	if n = min(n, avail); n <= 0 {
@@ -142,6 +142,9 @@ func (f *File) stretch(s *stretch, off, n int64) ([]byte, error) {
 	return p, f.readRaw(of, p, in)
 }
 
+// hole is what is written of one. It is not the zeros that wipe: it goes out of this package.
+var hole [rawUnit]byte
+
 // ahead is a stream that several workers read ahead and write in order.
 type ahead struct {
 	f *File
@@ -160,7 +163,7 @@ type ahead struct {
 
 type chunk struct {
 	data []byte  // nil: not read yet
-	buf  *[]byte // where data stands; nil for a hole's zeros
+	buf  *[]byte // where data stands; nil for what reads a hole
 	err  error
 }
 
@@ -197,12 +200,12 @@ func (c *ahead) work(ctx context.Context) {
 			return
 		}
 		k, at := c.taken, c.at
-		size, hole := c.f.chunkAt(at, c.end)
+		size, empty := c.f.chunkAt(at, c.end)
 		c.taken, c.at = k+1, at+size
 		c.mu.Unlock()
 
-		next := chunk{data: zeros[:size]} // no chunk is longer
-		if !hole {
+		next := chunk{data: hole[:size]} // no chunk is longer
+		if !empty {
 			next.buf = getBuf(int(size))
 			next.data = *next.buf
 			_, next.err = c.f.read(next.data, at, true)
@@ -255,7 +258,7 @@ func (c *ahead) fail(err error) {
 }
 
 // chunkAt is how much to read at once from at on: up to the end of the frame or the hole there.
-func (f *File) chunkAt(at, end int64) (n int64, hole bool) {
+func (f *File) chunkAt(at, end int64) (n int64, empty bool) {
 	pos, n := f.data.at(at, min(end-at, rawUnit))
 	if pos < 0 {
 		return n, true

@@ -12,6 +12,7 @@ import (
 	"lockbox/internal/index"
 	"lockbox/internal/journal"
 	"lockbox/internal/pathsafe"
+	"lockbox/internal/seal"
 )
 
 // Tx is a transaction. Nothing of it is visible, to this handle either, before Commit returns. It is
@@ -21,6 +22,7 @@ type Tx struct {
 	base    *view
 	gen     uint64 // of the root it will publish
 	attempt format.ID
+	salt    []byte // of an encrypted archive's commit block
 	space   space
 	out     writeBuffer
 	nodeSeq uint32
@@ -49,14 +51,14 @@ type Tx struct {
 	retired   []journal.Planned            // extents of the base generation that this one supersedes
 	unused    []journal.Planned            // extents written in this transaction and dropped again
 	compact   *rearrangement               // nil but in a compaction's transactions
+	keys      *journal.KeyDir              // the key directory to be written, or nil
+	restage   bool                         // it does nothing but fill the stage set
+	signKey   seal.Signer                  // signs this generation and those that come; nil: the handle's
 	links     map[pathsafe.Path]linkTarget // what further sources may be links of
 	groups    uint64                       // link groups numbered
 	regrouped map[uint64]bool              // numbers of committed link groups that this transaction's entries have
-
-	keys    *journal.KeyDir // the key directory to be written, or nil
-	restage bool            // it does nothing but fill the stage set
-	sum     Summary
-	nodes   int64 // change of the bytes in nodes' extents
+	sum       Summary
+	nodes     int64 // change of the bytes in nodes' extents
 }
 
 // Summary is what a transaction did.
@@ -184,6 +186,12 @@ func (a *Archive) begin() (*Tx, error) {
 	if _, err := io.ReadFull(a.opt.Entropy, t.attempt[:]); err != nil {
 		return nil, fmt.Errorf("drawing an attempt id: %w", err)
 	}
+	if v.super.Suite.Encrypted() {
+		t.salt = make([]byte, journal.SaltSize)
+		if _, err := io.ReadFull(a.opt.Entropy, t.salt); err != nil {
+			return nil, fmt.Errorf("drawing a salt: %w", err)
+		}
+	}
 	for i := range t.openPacks {
 		t.openPacks[i] = journal.NoFrame
 		if i < len(v.commit.OpenPacks) {
@@ -288,76 +296,6 @@ func (t *Tx) Move(from, to pathsafe.Path) error {
 	e.Path = to
 	t.entries.put(&e) // its record was in the tree
 	return nil
-}
-
-// refer changes the number of references to what an entry of this transaction has.
-func (t *Tx) refer(e *index.Entry, by int64) error {
-	for _, n := range e.Contents() {
-		if n != 0 {
-			if err := t.reference(n, by); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// referCommitted is refer for an entry of the committed generation.
-func (t *Tx) referCommitted(e *index.Entry, by int64) error {
-	for _, n := range e.Contents() {
-		if n != 0 {
-			if err := t.committed(n); err != nil {
-				return err
-			}
-		}
-	}
-	return t.refer(e, by)
-}
-
-// reference changes the number of references to a content.
-func (t *Tx) reference(n uint64, by int64) error {
-	if n >= t.firstContent {
-		if i := n - t.firstContent; i < uint64(t.fresh.len()) {
-			c := t.fresh.at(int(i))
-			c.refs = uint32(int64(c.refs) + by)
-			return nil
-		}
-		return format.Corrupt("entry", -1, "content %d has never been given out", n)
-	}
-	c, err := t.content(n)
-	if err != nil {
-		return err
-	}
-	if by < 0 && c.Refs == 0 {
-		return format.Corrupt("contents tree", -1, "content %d has fewer references than entries", n)
-	}
-	c.Refs = uint64(int64(c.Refs) + by)
-	return nil
-}
-
-// committed refuses a number that a committed record names although it was never given out: it would be taken
-// for that of a content of this transaction.
-func (t *Tx) committed(n uint64) error {
-	if n >= t.firstContent {
-		return format.Corrupt("commit block", -1, "content %d is in use, but the next number is %d", n, t.firstContent)
-	}
-	return nil
-}
-
-// content returns a committed content for changing.
-func (t *Tx) content(n uint64) (*index.Content, error) {
-	if err := t.committed(n); err != nil {
-		return nil, err
-	}
-	if c := t.changed[n]; c != nil {
-		return c, nil
-	}
-	c, err := t.a.content(t.base, n)
-	if err != nil {
-		return nil, err
-	}
-	t.changed[n] = &c
-	return &c, nil
 }
 
 // Rollback ends the transaction; the archive stays as it was. What was staged is overwritten.
