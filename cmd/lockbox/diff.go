@@ -129,7 +129,7 @@ func checkDiffDir(dir string) error {
 }
 
 func (d *differ) run(ctx context.Context) error {
-	d.walk = hostfs.WalkOptions{Prefix: d.prefix, NoHoles: true, Jobs: d.a.jobs()}
+	d.walk = hostfs.WalkOptions{Prefix: d.prefix, Jobs: d.a.jobs()}
 	if fi, err := os.Stat(d.opt.archive); err == nil {
 		d.walk.SkipSame = []os.FileInfo{fi}
 	}

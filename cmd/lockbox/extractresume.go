@@ -58,16 +58,19 @@ func (r *extractor) resume(ctx context.Context) error {
 	err := s.each(ctx, work)
 	close(work)
 	wg.Wait()
-	r.kept = s.kept
 	switch {
 	case s.failed != nil:
 		return s.failed
 	case err != nil:
 		return err
-	case r.opt.overwrite || len(s.differ) == 0:
-		return nil
+	case !r.opt.overwrite && len(s.differ) > 0:
+		return s.refuse()
 	}
-	return s.refuse()
+	if r.grouped {
+		err = s.regroup()
+	}
+	r.kept = s.kept
+	return err
 }
 
 // each hands out what exists.
@@ -131,6 +134,30 @@ func (s *resumption) compare(ctx context.Context, e *index.Entry, to pathsafe.Pa
 	return nil
 }
 
+// regroup looks at what is kept of files with several names: one that has become a file of its own on the disk becomes
+// a name of the first of them again.
+func (s *resumption) regroup() error {
+	firsts := make(map[uint64]pathsafe.Path) // by link group: where its first name is that is kept
+	for e, err := range s.r.sel.entries() {
+		if err != nil {
+			return err
+		}
+		to, ok := s.r.target(&e)
+		if !ok || e.Kind != index.File || e.LinkGroup == 0 {
+			continue
+		}
+		first, seen := firsts[e.LinkGroup]
+		switch kept, same := s.r.x.Kept(to, first); {
+		case kept && !seen:
+			firsts[e.LinkGroup] = to
+		case kept && !same:
+			s.r.x.Replace(to)
+			s.kept--
+		}
+	}
+	return nil
+}
+
 // refuse names what is not what it is to be.
 func (s *resumption) refuse() error {
 	const most = 5
@@ -158,7 +185,7 @@ func sameBytes(ctx context.Context, ar *store.Archive, e *index.Entry, digest fo
 	if f.Size != e.Size {
 		return fmt.Errorf("%w: %d of them instead of %d", errDiffers, f.Size, e.Size)
 	}
-	if len(e.Sparse) > 0 {
+	if len(e.Sparse) > 0 || len(f.Sparse) > 0 {
 		return sameSparse(ctx, ar, e, f)
 	}
 	h := blake3.New()
@@ -191,38 +218,6 @@ var comparisons = sync.Pool{New: func() any {
 	b := make([]byte, 256<<10)
 	return &b
 }}
-
-// sameSparse compares byte by byte: the digest of a sparse file says where its holes are, and another system may make
-// others.
-func sameSparse(ctx context.Context, ar *store.Archive, e *index.Entry, f *hostfs.Source) error {
-	stored, err := ar.Open(e)
-	if err != nil {
-		return err
-	}
-	here, there := comparisons.Get().(*[]byte), comparisons.Get().(*[]byte)
-	defer comparisons.Put(here)
-	defer comparisons.Put(there)
-	for off := int64(0); off < e.Size; {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		n, err := f.Read(*here)
-		if err != nil && !errors.Is(err, io.EOF) {
-			return err
-		}
-		if n == 0 {
-			break // Check says why
-		}
-		if _, err := stored.ReadAt((*there)[:n], off); err != nil && !errors.Is(err, io.EOF) {
-			return err
-		}
-		if !slices.Equal((*here)[:n], (*there)[:n]) {
-			return errDiffers
-		}
-		off += int64(n)
-	}
-	return f.Check()
-}
 
 // restoreKept gives what stays its metadata, before it gets further names.
 func (r *extractor) restoreKept(ctx context.Context) error {

@@ -68,6 +68,7 @@ type Extractor struct {
 
 	existing map[string]bool     // of Preflight with Resume
 	kept     map[string]identity // of Keep
+	replace  map[string]bool     // of Replace
 
 	// live guards the temporary names. Whoever creates one or gives a file its final name holds it for
 	// reading, so that after Abort there is none and none will come.
@@ -85,7 +86,7 @@ func NewExtractor(dest string, opt ExtractOptions) (*Extractor, error) {
 	x := &Extractor{
 		opt: opt, host: dest,
 		made: make(map[string]bool), found: make(map[string]bool), final: make(map[string]Meta), skipped: make(map[string]bool),
-		origins: make(map[string]origin), existing: make(map[string]bool), kept: make(map[string]identity),
+		origins: make(map[string]origin), existing: make(map[string]bool), kept: make(map[string]identity), replace: make(map[string]bool),
 		temps: make(map[string]*cached[string]),
 	}
 	if _, err := os.Stat(dest); errors.Is(err, fs.ErrNotExist) {

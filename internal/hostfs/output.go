@@ -178,7 +178,7 @@ func (o *Output) publish() error {
 	}
 	if o.temp == "" {
 		err := o.dir.link(o.f, o.base)
-		if !errors.Is(err, fs.ErrExist) || !x.opt.Overwrite {
+		if !errors.Is(err, fs.ErrExist) || !x.replaces(o.path) {
 			return err
 		}
 		// A link cannot replace anything, a rename can. Abort waits until that is done.
@@ -191,7 +191,7 @@ func (o *Output) publish() error {
 		}
 		return nil
 	}
-	if err := o.dir.move(o.temp, o.base, x.opt.Overwrite); err != nil {
+	if err := o.dir.move(o.temp, o.base, x.replaces(o.path)); err != nil {
 		return err
 	}
 	x.dropTemp(o.temp)

@@ -198,7 +198,7 @@ func (x *Extractor) Link(first, path pathsafe.Path) error {
 		err = fmt.Errorf("%w: %s was replaced", ErrChanged, pathsafe.Quote(first.String()))
 	}
 	if err == nil {
-		err = to.move(temp, base, x.opt.Overwrite)
+		err = to.move(temp, base, x.replaces(path.String()))
 	}
 	// Where both names lead to one file already, a rename does nothing.
 	if rerr := to.remove(temp); err == nil && rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {

@@ -26,7 +26,7 @@ func (x *Extractor) Exists(path pathsafe.Path) bool {
 	return x.existing[path.String()]
 }
 
-// OpenExisting opens a file of the destination for reading, its holes too, and no link.
+// OpenExisting opens a file of the destination for reading, and no link.
 func (x *Extractor) OpenExisting(path pathsafe.Path) (*Source, error) {
 	d, base, err := x.place(path)
 	if err != nil {
@@ -36,6 +36,9 @@ func (x *Extractor) OpenExisting(path pathsafe.Path) (*Source, error) {
 	f, m, err := openPlain(d.dir, base)
 	if err != nil {
 		return nil, x.fail("open", path.String(), err)
+	}
+	if m.Sparse, err = new(env).holes(f, &m); err != nil {
+		return nil, x.fail("read", path.String(), errors.Join(err, f.close()))
 	}
 	return newSource(m, f, &Item{host: x.hostOf(path.String())}), nil
 }
@@ -86,6 +89,35 @@ func (x *Extractor) Keep(path pathsafe.Path, m Meta) {
 	x.skipped[path.String()] = true
 	x.kept[path.String()] = identityOf(&m)
 	x.origins[path.String()] = origin{m.Dev, m.Ino}
+}
+
+// Kept reports whether path is kept, and whether it is another name of the file with the path first, which is kept, too.
+func (x *Extractor) Kept(path, first pathsafe.Path) (kept, same bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	a, kept := x.kept[path.String()]
+	b, other := x.kept[first.String()]
+	return kept, other && a == b
+}
+
+// Replace takes back Keep: what is there may be replaced, as it is equal to what is to be there.
+func (x *Extractor) Replace(path pathsafe.Path) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.skipped, path.String())
+	delete(x.kept, path.String())
+	delete(x.origins, path.String())
+	x.replace[path.String()] = true
+}
+
+// replaces reports whether what is at path may be replaced.
+func (x *Extractor) replaces(path string) bool {
+	if x.opt.Overwrite {
+		return true
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.replace[path]
 }
 
 // Restore gives what is kept the metadata of m, provided a file is the one that was compared.
