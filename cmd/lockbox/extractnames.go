@@ -110,22 +110,3 @@ func (r *extractor) renamedFrom(o *object, e *index.Entry) *object {
 	}
 	return o.bytes("path", to.String()).bytes("renamed_from", e.Path.String())
 }
-
-// dirCount counts paths and the directories that lead to them, each once. Of paths in ascending order it needs to
-// know the last one only; seen is for others.
-type dirCount struct {
-	n    uint64
-	last pathsafe.Path
-	seen map[pathsafe.Path]bool
-}
-
-func (c *dirCount) add(p pathsafe.Path) uint64 {
-	for up := p; !up.IsZero() && up != c.last && !c.last.IsUnder(up) && !c.seen[up]; up = up.Parent() {
-		c.n++
-		if c.seen != nil {
-			c.seen[up] = true
-		}
-	}
-	c.last = p
-	return c.n
-}
