@@ -280,7 +280,7 @@ func TestFormatSealedNode(t *testing.T) {
 func TestFormatSignature(t *testing.T) {
 	key := ed25519.NewKeyFromSeed(specKey[:])
 	root := seq[format.Digest](0xA0)
-	sig, err := seal.SignRoot(seal.NewSigner(key), root)
+	sig, err := seal.SignRoot(t.Context(), seal.NewSigner(key), root)
 	if err != nil {
 		t.Fatal(err)
 	}

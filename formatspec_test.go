@@ -344,6 +344,7 @@ func TestFormatCommitBlock(t *testing.T) {
 			NodeBytes: 7, FreeBytes: 8, Pending: 9},
 		Options:   journal.Options{Level: uint8(frames.LevelBest), Padding: 2, Reproducible: true},
 		OpenPacks: []uint64{11, journal.NoFrame},
+		Salt:      bytes.Repeat([]byte{0x5A}, journal.SaltSize),
 	}
 	m.Retire = []journal.Planned{{Extent: format.Extent{Off: 0x20000000, Len: 0x1000}, Generation: 5, Owner: 9, Kind: journal.OwnerSeveral}}
 	for range 5 {
@@ -385,6 +386,7 @@ func TestFormatCommitBlock(t *testing.T) {
 		"trees": bytes.Repeat(wantRoot, 5), "stage set": extent(m.Stage[0]), "retire set": extent(m.Retire[0]), "counters": counters,
 		"options": {4, 2, 1, 0, 0, 0, 0, 0}, "open packs": append(le(8, 11), bytes.Repeat([]byte{0xFF}, 8)...),
 	}
+	fields["salt"] = bytes.Repeat([]byte{0x5A}, int(sec.find(`\| salt \| (\d+) random bytes`)[0]))
 	fw := sec.widths("A field is:") // tag, flags, length
 	if len(fw) != 3 {
 		t.Fatalf("a field's widths: %v", fw)

@@ -120,10 +120,15 @@ A path is stored as given, cleaned, without a leading "/" or ".."; of "." the
 contents are stored at the top. The archive itself is never added to it. A PATH
 that is the archive (exit 3) or that a rule excludes is named and left out.
 Devices, FIFOs and sockets are named and left out (exit 3), as is a file that
-cannot be read or does not hold still. A PATH that does not exist ends the command
+cannot be read. One that changed while it was read is read a second time, and left out when it
+does not hold still then; either way it is named (exit 3). A PATH that does not exist ends the command
 before anything is changed (exit 12); a missing name in a --files-from list is
 reported and the rest is stored (exit 3). When there is nothing to add, no
 archive is made.
+
+Rules are those of .gitignore, held against stored paths without --to; the last one that
+matches decides, and what lies in an excluded directory cannot be brought back. A hint names
+each --exclude and --include that matched nothing; rules from a file may go unused.
 
 With --update a file whose size and modification time are as stored is not opened; a new
 mode is stored all the same. Whether the stored bytes are sound is for verify to say.
@@ -194,6 +199,8 @@ type adder struct {
 
 func (a *app) add(ctx context.Context, opt addOptions) error {
 	r := &adder{a: a, opt: opt, named: make(map[string]bool)}
+	looked := leaveWhenStuck(ctx)
+	defer looked()
 	existing, err := os.Stat(opt.archive)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 		return a.openFailure(opt.archive, err)
@@ -223,6 +230,7 @@ func (a *app) add(ctx context.Context, opt addOptions) error {
 			return err
 		}
 	}
+	looked()
 	if existing == nil {
 		r.ar, err = a.openNew(ctx, opt.archive, so, &opt.create, opt.reproducible)
 		if _, serr := os.Stat(opt.archive); err != nil && serr == nil {
@@ -251,6 +259,9 @@ func (r *adder) transact(ctx context.Context) (sum store.Summary, err error) {
 	if err := r.agree(ctx, in); err != nil {
 		return sum, err
 	}
+	// A source can be on a file system that does not answer. What is staged by then nothing refers to.
+	staged := leaveWhenStuck(ctx)
+	defer staged()
 	if r.opt.noReplace && r.filled {
 		if err := r.rehearse(ctx); err != nil {
 			return sum, err
@@ -262,9 +273,10 @@ func (r *adder) transact(ctx context.Context) (sum store.Summary, err error) {
 	}
 	r.a.startProgress("adding", -1)
 	err = r.stage(ctx, tx)
+	staged()
 	r.a.endProgress()
 	if err == nil {
-		err = ctx.Err()
+		err = ctx.Err() // looked at only now, so that no commit is cut off
 	}
 	if err == nil && r.files+r.others == 0 && r.mirror.count() == 0 {
 		// A generation without a change would say nothing, and an archive without an entry less.

@@ -27,7 +27,11 @@ type pending struct {
 	old      *index.Entry    // what has its path, when it is of the same kind
 	keep     bool            // its content stays, the file is not read
 	probe    *probe          // what is stored instead; nil when nobody asks
+	unsteady *error          // why the last reading that failed was no consistent one; read when the source is through
 }
+
+// changed reports whether a reading before the one that is stored was not consistent.
+func (p *pending) changed() bool { return p.unsteady != nil && *p.unsteady != nil }
 
 // items yields what the walk finds, without what is never stored: temporary files of this program. Items
 // with an error are among them. A directory that cannot be listed comes once, with the reason as the second
@@ -136,7 +140,8 @@ func (r *adder) sources(ctx context.Context) iter.Seq[store.Source] {
 					p.probe = r.newProbe(&src.Entry, &p)
 				}
 				if it.Kind == hostfs.KindFile {
-					src.Open = r.opener(*it, p.probe)
+					p.unsteady = new(error)
+					src.Open = r.opener(*it, p.probe, p.unsteady)
 				}
 			}
 			r.waiting <- p
@@ -175,25 +180,37 @@ func failing(p pathsafe.Path, err error) store.Source {
 	}
 }
 
+// openItem opens what the walk found. Tests put something between the walk and the opening.
+var openItem = (*hostfs.Item).Open
+
 // opener opens an item for the engine.
-func (r *adder) opener(it hostfs.Item, p *probe) func() (store.Reader, index.Entry, error) {
+func (r *adder) opener(it hostfs.Item, p *probe, unsteady *error) func() (store.Reader, index.Entry, error) {
 	return func() (store.Reader, index.Entry, error) {
-		f, err := it.Open()
+		f, err := openItem(&it)
 		if err != nil {
 			return nil, index.Entry{}, err
 		}
 		e := entryOf(it.Path, &f.Meta)
 		r.repro.normalise(&e)
 		p.begin(&e)
-		return &countedSource{f, r.a.bar, p}, e, nil
+		return &countedSource{f, r.a.bar, p, unsteady}, e, nil
 	}
 }
 
-// countedSource tells the progress bar and the probe what is read.
+// countedSource tells the progress bar and the probe what is read, and keeps why it cannot be relied on.
 type countedSource struct {
 	*hostfs.Source
-	bar   *progress
-	probe *probe
+	bar      *progress
+	probe    *probe
+	unsteady *error
+}
+
+func (s *countedSource) Check() error {
+	err := s.Source.Check()
+	if errors.Is(err, hostfs.ErrChanged) {
+		*s.unsteady = err
+	}
+	return err
 }
 
 func (s *countedSource) Read(p []byte) (int, error) {

@@ -298,7 +298,10 @@ func (a *app) openWrite(ctx context.Context, archive string, o store.Options) (a
 		}
 		return nil, a.openFailure(archive, err)
 	}
-	if err := a.changeable(ar, archive); err != nil {
+	if err = a.lockedAsAsked(ar, archive); err == nil {
+		err = a.changeable(ar, archive)
+	}
+	if err != nil {
 		_ = ar.Close() // nothing was done with it
 		return nil, err
 	}

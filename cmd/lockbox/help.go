@@ -145,7 +145,9 @@ key neither names nor contents nor counts show. To open it, a passphrase comes f
 names, from LOCKBOX_PASSPHRASE, or from you, at the terminal; a private key from
 --identity FILE: an age identity or an SSH key, also one with a passphrase. A passphrase
 that is given is used for the archive and for key files alike. It is never taken from the
-command line or from standard input. "lockbox help key" has what there is to do with keys.
+command line or from standard input. Where a flag names a key for an archive that has no
+lock, that is refused: somebody may have put it there. "lockbox help key" has what there
+is to do with keys.
 
 Signing. --sign-key FILE signs with an Ed25519 key of SSH or in PEM; when FILE is a public
 key, an SSH agent (SSH_AUTH_SOCK) does. Every change needs the same key again; reading

@@ -250,10 +250,8 @@ func (a *app) agentSigner(ctx context.Context, flag, name string, public []byte)
 		return nil, noAgent(fmt.Errorf("the SSH agent does not answer: %w", err))
 	}
 	a.keys.agents = append(a.keys.agents, conn)
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // an agent may take its time
-	s, err := seal.AgentSigner(conn, keys[0])
-	stop()
-	if err != nil && !errors.Is(err, format.ErrAuth) {
+	s, err := seal.AgentSigner(ctx, conn, keys[0])
+	if err != nil && !errors.Is(err, format.ErrAuth) && ctx.Err() == nil {
 		return nil, noAgent(err)
 	}
 	return s, err

@@ -22,7 +22,7 @@ func newKeyRotateCommand(a *app) *cobra.Command {
 	var opt rotateOptions
 	cmd := &cobra.Command{
 		Use:   "rotate ARCHIVE [FLAG...]",
-		Short: "encrypt an archive anew, under a new content key",
+		Short: "encrypt anew under a new content key, or sign by another key",
 		Long: `Encrypt everything in an archive anew, under a new content key. Who has the old one, from
 a slot that was removed for instance, can read nothing that the archive comes to hold
 from then on. What he has seen or copied before stays seen.
@@ -32,15 +32,22 @@ keys, and to the passphrase, which must be given for that; for whom that is, is 
 Who had the old key and could write to an archive that is not signed may have put a public
 key of his own there: against him name the new ones. With --recipient,
 --new-passphrase or --new-passphrase-file it goes to those that are named and to nobody
-else. A signed archive may get another signing key on the way, --new-sign-key.
+else.
+
+--new-sign-key has another key sign a signed archive from now on: an encrypted one on the
+way, one that is not encrypted in a transaction that writes nothing else. The old key is
+needed for it. Copies from before stay signed by that, and valid to who trusts it: tell
+those who give --signer the new key.
 
 A new file is written beside the archive, so that there must be room for it, and takes its
-place when it is complete; the old one is overwritten and removed, and with it what another
-hard link to it shows: copy what you want to keep first. Interrupted at any
-moment, the archive is there under its name, old or new, whole.`,
+place when it is complete; the old one is overwritten and removed. That would reach what
+another hard link to it shows, so a file with a second name is refused: make that a copy of
+its own, or remove it. Interrupted at any moment, the archive is there under its name, old
+or new, whole.`,
 		Example: `  lockbox key rotate private.lbx -i me.key
   lockbox key rotate private.lbx --passphrase-file old.txt --new-passphrase-file new.txt
-  lockbox key rotate private.lbx -i me.key --recipient me.pub --recipient bob.pub`,
+  lockbox key rotate private.lbx -i me.key --recipient me.pub --recipient bob.pub
+  lockbox key rotate signed.lbx --sign-key old --new-sign-key new`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			archive, rest, err := archiveOperand(args)
 			if err != nil {
@@ -73,6 +80,10 @@ func (a *app) keyRotate(ctx context.Context, archive string, opt rotateOptions) 
 			return err
 		}
 	}
+	if !in.Suite.Encrypted() {
+		so.ExpectRoot = &in.Root
+		return a.resign(ctx, archive, so, in, ro.SignKey)
+	}
 	if opt.keys.any() {
 		ro.Slots, err = opt.keys.slots(ctx, a, archive)
 	} else {
@@ -91,6 +102,11 @@ func (a *app) keyRotate(ctx context.Context, archive string, opt rotateOptions) 
 	case errors.As(err, &tidy):
 		a.say.Warnf("%s has its new key, but the old file could not be removed: %v", quoted(archive), tidy.Err)
 		a.say.Hintf("the next change to the archive does it")
+	case errors.Is(err, store.ErrSecondName):
+		return &failure{
+			code: exitFailed, err: fmt.Errorf("rotating the key of %s was refused, nothing was changed: %w", quoted(archive), err),
+			hint: "cp makes a copy of its own of what is to stay; remove the other names, which find -samefile finds, then rotate",
+		}
 	case err != nil:
 		if auth := a.authFailure(archive, err); auth != nil {
 			return auth
@@ -99,6 +115,9 @@ func (a *app) keyRotate(ctx context.Context, archive string, opt rotateOptions) 
 	case sum.Held:
 		a.say.Warnf("a reader still needs the old file of %s, which stands beside it", quoted(archive))
 		a.say.Hintf("the next change to the archive overwrites and removes it")
+	}
+	if ro.SignKey != nil && ro.SignKey.Public() != in.Signer {
+		a.tellSigner(archive, in.Signer)
 	}
 	switch {
 	case a.g.json:
@@ -123,6 +142,37 @@ func (a *app) keyRotate(ctx context.Context, archive string, opt rotateOptions) 
 	return err
 }
 
+// resign has another key sign an archive that is not encrypted.
+func (a *app) resign(ctx context.Context, archive string, so store.Options, in store.Info, key seal.Signer) error {
+	if key.Public() == in.Signer {
+		return usagef("%s is signed by the key of --new-sign-key already", quoted(archive))
+	}
+	ar, err := a.openWrite(ctx, archive, so)
+	if err != nil {
+		return err
+	}
+	sum, err := ar.Resign(ctx, key)
+	if err = a.closeWrite(ar, archive, &sum, err); err != nil {
+		return changeFailure(err, "changing the signing key of", archive)
+	}
+	a.tellSigner(archive, in.Signer)
+	switch {
+	case a.g.json:
+		var o object
+		o.begin().open("summary").bytes("archive", archive).str("signer", key.Public().String()).uint("generation", sum.Generation).str("root", sum.Root.String())
+		_, err = a.out.Write(o.close().line())
+	case !a.g.quiet:
+		_, err = fmt.Fprintf(a.out, "signed %s by %s from now on, generation %d\n", pathsafe.Quote(archive), key.Public().Fingerprint(), sum.Generation)
+	}
+	return err
+}
+
+// tellSigner says what another signing key does not change.
+func (a *app) tellSigner(archive string, before seal.PublicKey) {
+	a.say.Warnf("copies of %s from before stay signed by %s, and valid to who trusts that key", quoted(archive), before.Fingerprint())
+	a.say.Hintf("tell those who give --signer the new key, and to stop taking the old one")
+}
+
 // rotatable looks at an archive, and refuses what cannot be rotated.
 func (a *app) rotatable(ctx context.Context, archive string, opt rotateOptions) (store.Info, error) {
 	ar, err := a.openRead(ctx, archive)
@@ -132,7 +182,7 @@ func (a *app) rotatable(ctx context.Context, archive string, opt rotateOptions) 
 	in, err := ar.Info()
 	switch {
 	case err != nil:
-	case !in.Suite.Encrypted():
+	case !in.Suite.Encrypted() && (opt.signKey == "" || opt.keys.any()):
 		err = withoutSlots(archive)
 	case !in.Suite.Signed() && (a.keys.signKey != "" || opt.signKey != ""):
 		err = notSigned(archive)

@@ -7,7 +7,7 @@ func main() {
 		stdin:  os.Stdin,
 		stdout: os.Stdout,
 		stderr: os.Stderr,
-		getenv: os.Getenv,
+		getenv: withoutSecrets(),
 	})
-	os.Exit(a.run(interruptible(), os.Args[1:]))
+	os.Exit(offFirstThread(func() int { return a.run(interruptible(), os.Args[1:]) }))
 }

@@ -44,7 +44,8 @@ func TestMain(m *testing.M) {
 	case "macos":
 		extractNames = &hostfs.NameRules{FoldCase: true, FoldForm: true, UTF8: true, Longest: 255}
 	}
-	testscript.Main(m, map[string]func(){"lockbox": main, "b3sum": b3sum})
+	openItem = openBetween
+	testscript.Main(m, map[string]func(){"lockbox": main, "b3sum": b3sum, "age-plugin-probe": probePlugin})
 }
 
 // cheapRecipient locks with a passphrase at the least cost that there is.

@@ -17,6 +17,22 @@ const (
 	envPassphraseFile = "LOCKBOX_PASSPHRASE_FILE"
 )
 
+// withoutSecrets takes what unlocks archives out of the process's environment, so that no program that is started from
+// it, such as a plugin, is given that. What it returns looks the environment up as it was.
+func withoutSecrets() func(string) string {
+	taken := make(map[string]string)
+	for _, name := range []string{envPassphrase, envPassphraseFile} {
+		taken[name] = os.Getenv(name)
+		_ = os.Unsetenv(name) // fails for malformed names alone
+	}
+	return func(name string) string {
+		if v, ok := taken[name]; ok {
+			return v
+		}
+		return os.Getenv(name)
+	}
+}
+
 // maxPassphrase bounds what is read of a passphrase file.
 const maxPassphrase = 64 << 10
 
@@ -110,7 +126,7 @@ func (a *app) ui(ctx context.Context) seal.UI {
 			})
 			return answer == "1" || answer == yes, err
 		},
-		Message: func(text string) { a.say.Hintf("%s", text) },
+		Message: func(text string) { a.say.Promptf("%s", text) },
 	}
 }
 

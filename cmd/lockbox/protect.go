@@ -79,15 +79,11 @@ func (a *app) agree(ctx context.Context, archive string, c *creation, in store.I
 	slotOf := func(label string) bool {
 		return slices.ContainsFunc(in.Slots, func(s seal.Slot) bool { return sameKey(s.Label, label) })
 	}
-	switch flag := a.keyFlag(); {
-	case in.Suite.Encrypted():
-	case c.encrypts():
+	if c.encrypts() && !in.Suite.Encrypted() {
 		return &failure{
 			code: exitUsage, err: fmt.Errorf("%s is not encrypted, and cannot be made so", quoted(archive)),
 			hint: "an archive is encrypted from the beginning or never: add to a new one",
 		}
-	case flag != "":
-		return usagef("%s is not encrypted: there is nothing that %s could unlock", quoted(archive), flag)
 	}
 	if c.encrypt && !slices.ContainsFunc(in.Slots, opensWithPassphrase) {
 		return &failure{

@@ -99,6 +99,7 @@ type salvager struct {
 	tx    *store.Tx
 	line  object
 	slots []seal.NewSlot
+	asked bool   // for keys: the damaged archive is encrypted
 	shown int    // losses that people were told of
 	more  uint64 // and those that they were not
 }
@@ -124,7 +125,13 @@ func (a *app) recover(ctx context.Context, opt recoverOptions) error {
 	if openErr == nil {
 		defer held.Close()
 	}
+	if flag := r.keyFlag(); openErr == nil && flag != "" && !r.asked {
+		return notLocked(opt.archive, flag)
+	}
 	rep, err := r.run(ctx, f)
+	if flag := r.keyFlag(); err == nil && flag != "" && !r.asked {
+		err = notLocked(opt.archive, flag)
+	}
 	a.meter.add(store.Counters{Reads: uint64(counts.Reads.Load()), BytesRead: uint64(counts.BytesRead.Load())})
 	if err == nil && openErr == nil {
 		if err = held.Recheck(); err != nil {
@@ -171,8 +178,17 @@ func (r *salvager) prepare(ctx context.Context) (err error) {
 	return err
 }
 
+// keyFlag is the flag that says that the damaged archive is to be opened with a key. The passphrase may be the new one's.
+func (r *salvager) keyFlag() string {
+	if r.opt.create.encrypt && len(r.a.g.identities) == 0 {
+		return ""
+	}
+	return r.a.keyFlag()
+}
+
 // unlock is asked for keys only when the damaged archive is encrypted.
 func (r *salvager) unlock(ctx context.Context, slots []seal.Slot) ([]seal.Identity, error) {
+	r.asked = true
 	if !r.opt.dryRun && !r.opt.plaintext && !r.opt.create.encrypts() {
 		return nil, &failure{
 			code: exitUsage, err: fmt.Errorf("%s is encrypted, and it was not said how the new archive is to be", quoted(r.opt.archive)),
@@ -196,6 +212,9 @@ func (r *salvager) free() error {
 func (r *salvager) create(ctx context.Context, c store.CreateOptions) (salvage.Sink, error) {
 	so := r.a.storeOptions()
 	so.ExpectRoot = nil
+	if flag := r.keyFlag(); flag != "" && !r.asked {
+		return nil, notLocked(r.opt.archive, flag)
+	}
 	c.Slots = r.slots
 	ar, err := r.a.openCreate(ctx, r.opt.output, so, c)
 	if err != nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"runtime"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -13,6 +15,18 @@ const (
 	// is a second request.
 	secondRequest = time.Second
 )
+
+// The first thread belongs to main, which does nothing but wait. A signal to the process goes to that thread first, also
+// while it waits in the kernel for a file system that does not answer: then the signal wakes nobody else, and
+// the program never learns of it.
+func init() { runtime.LockOSThread() }
+
+// offFirstThread runs fn on another thread; main calls it.
+func offFirstThread(fn func() int) int {
+	done := make(chan int)
+	go func() { done <- fn() }()
+	return <-done
+}
 
 // interruptible returns a context that ends with the first SIGINT, SIGTERM or SIGHUP, so that the command
 // can tidy up and leave. A second one ends the process on the spot, as a kill would: the archive
@@ -43,9 +57,10 @@ func interruptible() context.Context {
 	return ctx
 }
 
-// leaveWhenStuck is for commands that change nothing: when they do not end soon after an interrupt, because
-// they wait for a pipe that nobody reads or a file system that does not answer, the process ends all the
-// same.
+// leaveWhenStuck is for commands that change nothing, and for the time in which others have not begun to: when they do
+// not end soon after an interrupt, because they wait for a pipe that nobody reads or a file system that does not
+// answer, the process ends all the same. It says nothing, as that might be what it waits for. stop may be
+// called again.
 func leaveWhenStuck(ctx context.Context) (stop func()) {
 	done := make(chan struct{})
 	go func() {
@@ -60,5 +75,5 @@ func leaveWhenStuck(ctx context.Context) (stop func()) {
 			os.Exit(int(exitInterrupted))
 		}
 	}()
-	return func() { close(done) }
+	return sync.OnceFunc(func() { close(done) })
 }

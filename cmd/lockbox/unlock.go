@@ -122,9 +122,14 @@ func (a *app) lockedAsAsked(ar *store.Archive, archive string) error {
 	if err != nil || in.Suite.Encrypted() {
 		return err
 	}
+	return notLocked(archive, flag)
+}
+
+// notLocked is the error for an archive without key slots that a flag names a key for.
+func notLocked(archive, flag string) error {
 	return &failure{
 		code: exitAuth, err: fmt.Errorf("%s is not encrypted, and %s asks for one that is", quoted(archive), flag),
-		hint: "without that flag it is read as it is; if it should be encrypted, it is not the archive that you made",
+		hint: "without that flag it is taken as it is; if it should be encrypted, it is not the archive that you made",
 	}
 }
 

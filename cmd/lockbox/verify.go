@@ -132,6 +132,9 @@ func (a *app) verifyState(ctx context.Context, f vfs.File, name string, opt veri
 			a.meter.take(held)
 			held.Close()
 		}()
+		if err := a.lockedAsAsked(held, name); err != nil {
+			return false, err
+		}
 	} else if ctx.Err() != nil {
 		return false, ctx.Err()
 	} else if codeOf(openErr) == exitAuth || hasWords(openErr) {

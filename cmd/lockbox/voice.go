@@ -47,6 +47,9 @@ func (v *voice) Hintf(msg string, args ...any) {
 	v.line("hint", text)
 }
 
+// Promptf says what somebody has to do now, such as to touch a key: each time.
+func (v *voice) Promptf(msg string, args ...any) { v.line("hint", fmt.Sprintf(msg, args...)) }
+
 func (v *voice) line(tone, text string) { v.raw("lockbox: " + tone + ": " + oneLine(text) + "\n") }
 
 // raw prints text as it is. Nothing can be done about an error: there is nowhere left to report it.

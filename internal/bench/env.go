@@ -77,7 +77,7 @@ func catalogue(sweep bool) []workload {
 	if sweep {
 		return sweeps()
 	}
-	return slices.Concat(streams(), randoms(), writes(), changes(), suites(), records())
+	return slices.Concat(streams(), randoms(), writes(), changes(), suites(), kinds(), records())
 }
 
 // Run measures. Everything it writes lies in one new directory below o.Dir that is gone when it returns.

@@ -46,6 +46,7 @@ type protection struct {
 	*keys
 	suite   format.Suite
 	padding format.Padding
+	level   frames.Level
 }
 
 // options are those with which an archive is opened, by who may read and change it and knows whose signature to expect.
@@ -69,7 +70,7 @@ func (p *protection) creating() store.CreateOptions {
 	if p == nil {
 		return c
 	}
-	c.Padding = p.padding
+	c.Padding, c.Level = p.padding, p.level
 	if p.suite.Encrypted() {
 		c.Slots = []seal.NewSlot{{Recipient: p.recipient, Label: "bench"}}
 	}
@@ -83,7 +84,7 @@ func (e *env) protect(s format.Suite, padding format.Padding) (p *protection, er
 			return nil, err
 		}
 	}
-	return &protection{e.keys, s, padding}, nil
+	return &protection{e.keys, s, padding, frames.LevelDefault}, nil
 }
 
 // variant is one of several archives of the same files that differ in their protection.

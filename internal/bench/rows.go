@@ -19,6 +19,8 @@ func SectionTitle(section string) string {
 		return "Changing archives, in process"
 	case "suites":
 		return "Signed and encrypted archives, in process, beside one without protection"
+	case "kinds":
+		return "All sixteen kinds of archives, in process, beside one with neither protection nor padding"
 	case "recorded":
 		return "Encrypted and signed, against recorded figures"
 	case "jobs":

@@ -62,11 +62,15 @@ func suites() []workload {
 }
 
 // withSuites makes archives of all suites, has run use them on one CPU, and removes them.
-func (e *env) withSuites(files []File, run func([]variant) error) (err error) {
+func (e *env) withSuites(files []File, run func([]variant) error) error {
 	vs, err := e.variants()
 	if err != nil {
 		return err
 	}
+	return e.with(vs, files, run)
+}
+
+func (e *env) with(vs []variant, files []File, run func([]variant) error) (err error) {
 	defer func() { err = errors.Join(err, removeAll(vs)) }()
 	if err := e.make(vs, files); err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"lockbox/internal/format"
+	"lockbox/internal/frames"
 	"lockbox/internal/store"
 )
 
@@ -90,6 +91,49 @@ func TestVariants(t *testing.T) {
 		if in.Suite.Encrypted() != errors.Is(err, format.ErrAuth) {
 			t.Errorf("%s opened without keys: %v", v.name, err)
 		}
+	}
+}
+
+// TestKinds measures all kinds of archives: each is what its name says, and has a row for reading and one for making it.
+func TestKinds(t *testing.T) {
+	e := &env{ctx: t.Context(), dir: t.TempDir(), Options: Options{Jobs: 1}}
+	vs, err := e.sixteenKinds()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.make(vs, each(3, kib, nil)); err != nil {
+		t.Fatal(err)
+	}
+	suites := map[format.Suite]string{format.SuiteNone: unprotected, format.SuiteSigned: "signed", format.SuiteEncrypted: "encrypted", format.SuiteBoth: "encrypted and signed"}
+	seen := map[string]bool{}
+	for _, v := range vs {
+		a, err := e.openProtected(v.file, v.p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, err := a.Info()
+		if err = errors.Join(err, a.Close()); err != nil {
+			t.Fatal(err)
+		}
+		name := suites[in.Suite] + ", " + map[bool]string{true: "stored", false: "compressed"}[in.Level == frames.LevelNone]
+		if in.Padding != format.PadNone {
+			name += ", padded"
+		}
+		if seen[name] = true; name != v.name {
+			t.Errorf("%s is %s", v.name, name)
+		}
+	}
+	rows := map[string]int{}
+	for _, row := range measured(t, "^kinds: ").Rows() {
+		how, kind, _ := strings.Cut(strings.TrimPrefix(row.Label, "256 × 4 KiB and 4 × 256 KiB text, "), " ")
+		rows[how]++
+		_, compression, _ := strings.Cut(strings.TrimSuffix(kind, ", padded"), ", ")
+		if !seen[kind] || row.other.Contender != unprotected+", "+compression+": "+how {
+			t.Errorf("%s against %s", row.Label, row.other.Contender)
+		}
+	}
+	if len(seen) != 16 || rows["reading"] != 14 || rows["making"] != 14 {
+		t.Errorf("%d kinds, %v", len(seen), rows)
 	}
 }
 

@@ -27,12 +27,16 @@ const (
 	tagCounters  = 4
 	tagOptions   = 5
 	tagOpenPacks = 6
+	tagSalt      = 7
 	tagSignature = 0xFFFF // the highest, so that it is the last field
 )
 
 const mustKnowField = 1 // flag of a field
 
 const trees = 5 // numbered from 1
+
+// SaltSize is the length of an encrypted archive's salts.
+const SaltSize = 32
 
 // maxNext bounds the next content and frame number: half of what numbers may be, so that they cannot run out.
 const maxNext = 1 << 62
@@ -45,6 +49,7 @@ type Commit struct {
 	Counters  Counters
 	Options   Options
 	OpenPacks []uint64       // by pack class: frame number of the last pack that was not full, or NoFrame
+	Salt      []byte         // SaltSize random bytes in an encrypted archive, else none: the root hash tells nothing to who guesses the rest
 	Signer    seal.PublicKey // of a signed archive, when it was read: whose signature has verified
 	signature []byte
 	unknown   []byte // whole fields this program does not know and may skip
@@ -165,6 +170,9 @@ func (m *Commit) Encode(generation uint64) []byte {
 		p = le.AppendUint64(p, f)
 	}
 	b = appendField(b, tagOpenPacks, mustKnowField, p)
+	if len(m.Salt) > 0 {
+		b = appendField(b, tagSalt, mustKnowField, m.Salt)
+	}
 	return append(b, m.unknown...)
 }
 
@@ -250,6 +258,11 @@ func DecodeCommit(b []byte, s *Super) (*Commit, error) {
 			for f.Len() > 0 {
 				m.OpenPacks = append(m.OpenPacks, f.U64())
 			}
+		case tagSalt:
+			if len(p) != SaltSize || !s.Suite.Encrypted() {
+				f.Fail("a salt of another length, or in an archive that is not encrypted")
+			}
+			m.Salt = append([]byte(nil), f.Bytes(len(p))...)
 		case tagSignature:
 			alg := f.U8()
 			f.Zero(3)
@@ -277,7 +290,7 @@ func DecodeCommit(b []byte, s *Super) (*Commit, error) {
 	if err := c.Done(); err != nil {
 		return nil, err
 	}
-	if seen != tagOpenPacks {
+	if seen != tagOpenPacks || s.Suite.Encrypted() && m.Salt == nil {
 		return nil, format.Corrupt("commit block", s.CommitOff, "a field is missing")
 	}
 	return m, nil

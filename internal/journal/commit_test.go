@@ -64,7 +64,10 @@ func genCommit(s *Super) *rapid.Generator[*Commit] {
 		next := rapid.Uint64Range(1, 1<<62)
 		m.Counters.NextContent, m.Counters.NextFrame = next.Draw(t, "next content"), next.Draw(t, "next frame")
 		m.Options = Options{rapid.Uint8Range(0, 4).Draw(t, "level"), format.Padding(rapid.Uint8Range(0, 2).Draw(t, "padding")), rapid.Bool().Draw(t, "reproducible")}
-		tag := uint16(tagOpenPacks)
+		if s.Suite.Encrypted() {
+			m.Salt = rapid.SliceOfN(rapid.Byte(), SaltSize, SaltSize).Draw(t, "salt")
+		}
+		tag := uint16(tagSalt)
 		for range rapid.IntRange(0, 3).Draw(t, "unknown fields") {
 			tag += rapid.Uint16Range(1, 1000).Draw(t, "tag")
 			flags := rapid.Uint16().Draw(t, "flags") &^ mustKnowField
@@ -77,12 +80,13 @@ func genCommit(s *Super) *rapid.Generator[*Commit] {
 // same compares what two commit blocks say; an empty list is as good as none.
 func same(a, b *Commit) bool {
 	return bytes.Equal(a.Trees, b.Trees) && slices.Equal(a.Stage, b.Stage) && slices.Equal(a.Retire, b.Retire) && a.Counters == b.Counters &&
-		a.Options == b.Options && slices.Equal(a.OpenPacks, b.OpenPacks) && bytes.Equal(a.unknown, b.unknown)
+		a.Options == b.Options && slices.Equal(a.OpenPacks, b.OpenPacks) && bytes.Equal(a.Salt, b.Salt) && bytes.Equal(a.unknown, b.unknown)
 }
 
 func TestCommitRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := genSuper().Draw(t, "super")
+		s.Suite = rapid.SampledFrom([]format.Suite{format.SuiteNone, format.SuiteEncrypted}).Draw(t, "suite")
 		m := genCommit(s).Draw(t, "commit")
 		b := m.Encode(s.Generation)
 		kept := bytes.Clone(b)
@@ -105,7 +109,7 @@ func TestCommitRoundTrip(t *testing.T) {
 // Fields that a writer does not know go on from one generation to the next, byte for byte.
 func TestCarry(t *testing.T) {
 	s := goodSuper(6)
-	unknown := appendField(appendField(nil, 7, 0, []byte("new")), 40000, 0xFFFE, nil)
+	unknown := appendField(appendField(nil, 8, 0, []byte("new")), 40000, 0xFFFE, nil)
 	old, err := DecodeCommit(append(goodCommit().Encode(6), unknown...), s)
 	if err != nil {
 		t.Fatal(err)
@@ -191,13 +195,13 @@ func TestCommitRefuses(t *testing.T) {
 		"length 2^31":                     at(commitHeader+4, 0, 0, 0, 0x80),
 		"a byte left over":                join(good, []byte{0}),
 		"zero fill":                       join(good, make([]byte, 16)),
-		"unknown field":                   fine(join(good, field(7, 0, 1, 2))),
-		"unknown field with other flags":  fine(join(good, field(7, 0xFFFE, 1, 2))),
+		"unknown field":                   fine(join(good, field(8, 0, 1, 2))),
+		"unknown field with other flags":  fine(join(good, field(8, 0xFFFE, 1, 2))),
 		"unknown field, empty":            fine(join(good, field(0xFFFE, 0))),
-		"unknown field twice":             join(good, field(7, 0, 1), field(7, 0, 1)),
-		"unknown fields out of order":     join(good, field(8, 0, 1), field(7, 0, 1)),
-		"must-know field":                 version(join(good, field(7, 1))),
-		"must-know field among others":    version(join(good, field(7, 0), field(8, 3), field(9, 0))),
+		"unknown field twice":             join(good, field(8, 0, 1), field(8, 0, 1)),
+		"unknown fields out of order":     join(good, field(9, 0, 1), field(8, 0, 1)),
+		"must-know field":                 version(join(good, field(8, 1))),
+		"must-know field among others":    version(join(good, field(8, 0), field(9, 3), field(10, 0))),
 		"signature":                       version(join(good, field(tagSignature, 0, 1, 0, 0, 0))),
 		"counters, one missing":           replaced(tagCounters, make([]byte, 64)...),
 		"counters, one more":              replaced(tagCounters, make([]byte, 80)...),
@@ -232,7 +236,7 @@ func TestCommitRefuses(t *testing.T) {
 		cases[fmt.Sprintf("cut to %d bytes", n)] = bad{good[:n], format.ErrCorrupt}
 	}
 	// What is left is shorter than a field's head: it must not be taken for a field.
-	whole := field(7, 0, 1, 2, 3)
+	whole := field(8, 0, 1, 2, 3)
 	for n := 1; n < len(whole); n++ {
 		cases[fmt.Sprintf("unknown field cut to %d bytes", n)] = join(good, whole[:n])
 	}
@@ -368,7 +372,7 @@ func TestRootHash(t *testing.T) {
 func FuzzCommit(f *testing.F) {
 	good := goodCommit().Encode(6)
 	f.Add(good, int64(1<<20), uint64(6))
-	f.Add(append(bytes.Clone(good), field(7, 0, 'n', 'e', 'w')...), int64(1<<20), uint64(6))
+	f.Add(append(bytes.Clone(good), field(8, 0, 'n', 'e', 'w')...), int64(1<<20), uint64(6))
 	f.Add((&Commit{Counters: Counters{NextContent: 1, NextFrame: 1}}).Encode(1), int64(24576), uint64(1))
 	f.Add(append(bytes.Clone(good), field(tagSignature, 1, 1, 0, 0, 0)...), int64(21504), uint64(6))
 	f.Add(append(bytes.Clone(good), 7, 0, 0, 0), int64(1<<20), uint64(6))

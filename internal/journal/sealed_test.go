@@ -166,6 +166,32 @@ func TestSignatureField(t *testing.T) {
 	}
 }
 
+// A salt stands in every commit block of an encrypted archive, whole, and in no other; the root hash depends on it.
+func TestSaltField(t *testing.T) {
+	plain, encrypted := goodSuper(6), with(goodSuper(6), func(s *Super) { s.Suite = format.SuiteEncrypted })
+	salted := func(n int, first byte) []byte {
+		m := goodCommit()
+		if m.Salt = make([]byte, n); n > 0 {
+			m.Salt[0] = first
+		}
+		return m.Encode(6)
+	}
+	if m, err := DecodeCommit(salted(SaltSize, 7), encrypted); err != nil || len(m.Salt) != SaltSize || m.Salt[0] != 7 {
+		t.Error(err)
+	}
+	for what, c := range map[string]struct {
+		s *Super
+		n int
+	}{"none": {encrypted, 0}, "a short one": {encrypted, SaltSize - 1}, "a long one": {encrypted, SaltSize + 1}, "one without encryption": {plain, SaltSize}} {
+		if _, err := DecodeCommit(salted(c.n, 7), c.s); !errors.Is(err, format.ErrCorrupt) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if encrypted.RootHash(salted(SaltSize, 7)) == encrypted.RootHash(salted(SaltSize, 8)) {
+		t.Error("the root hash does not depend on the salt")
+	}
+}
+
 // Superblocks of every suite come back as they were written, and what does not go together is refused.
 func TestSuperSuites(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -2,9 +2,15 @@ package recover
 
 import (
 	"bytes"
+	"context"
 	"crypto/ed25519"
+	"encoding/binary"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
+
+	"filippo.io/age"
 
 	"lockbox/internal/format"
 	"lockbox/internal/seal"
@@ -84,3 +90,38 @@ func TestKeyDirectoryRots(t *testing.T) {
 }
 
 const journalCheckOffset = 60 // a byte of the key check value
+
+// deaf is an identity that opens nothing, and counts how often it was to.
+type deaf struct{ n *int }
+
+func (d deaf) Unwrap([]*age.Stanza) ([]byte, error) { *d.n++; return nil, age.ErrIncorrectIdentity }
+
+// A file made of what looks like key directories is not read for ever, and not every slot in it is tried.
+func TestSearchForKeysIsBounded(t *testing.T) {
+	marks := make([]byte, 8<<20)
+	for at := format.DataStart; at < len(marks); at += stride {
+		copy(marks[at:], "LBXK")
+	}
+	good := sampleOf(t, 512, format.SuiteEncrypted).bytes()
+	s := currentOf(t, good)
+	dir := good[s.KeyDirOff:][:s.KeyDirLen]
+	copies := make([]byte, format.DataStart, 2<<20)
+	for n := uint32(0); len(copies) < 2<<20; n++ {
+		at := len(copies)
+		copies = append(append(copies, dir...), make([]byte, format.AlignUp(int64(len(dir)), stride)-int64(len(dir)))...)
+		binary.LittleEndian.PutUint32(copies[at+32:], n) // of the attempt id
+	}
+	for what, b := range map[string][]byte{"marks": marks, "directories": copies, "directories of an archive": append(bytes.Clone(good[:format.DataStart]), copies[format.DataStart:]...)} {
+		read, tried := int64(0), 0
+		var notes []string
+		f := memFile{b: b, broken: func(_ int64, n int) bool { read += int64(n); return false }}
+		unlock := func(context.Context, []seal.Slot) ([]seal.Identity, error) { return []seal.Identity{deaf{&tried}}, nil }
+		_, err := Run(ctx, f, Options{Unlock: unlock, Note: func(s string) { notes = append(notes, s) }})
+		if limit := 9*int64(len(b)) + 130<<20; err == nil || read > limit || tried > maxSlots+8 {
+			t.Errorf("%s: %d bytes read of %d, limit %d, %d slots tried: %v", what, read, len(b), limit, tried, err)
+		}
+		if !slices.ContainsFunc(notes, func(s string) bool { return strings.HasPrefix(s, "the search for a key directory ended") }) {
+			t.Errorf("%s: %q", what, notes)
+		}
+	}
+}

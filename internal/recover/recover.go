@@ -229,6 +229,9 @@ func (s *salvage) note(msg string, args ...any) {
 	}
 }
 
+// readBudget is how much of the file a search may read a second time.
+func (s *salvage) readBudget() int64 { return 4*s.size + 64<<20 }
+
 // read fills b from the file. What cannot be read, or lies past the end, becomes zeros: whatever is read is
 // verified before it is used.
 func (s *salvage) read(b []byte, off int64) {

@@ -58,7 +58,7 @@ func (s *salvage) scan(unknown bool) (*scanner, error) {
 	sc := &scanner{s: s, commits: s.base.super == nil, aligned: true}
 	// A frame is verified once and then passed over. Only what overlaps, which is left of frames whose place was
 	// used again or made to keep this busy, is read more than once.
-	sc.budget = 4*s.size + 64<<20
+	sc.budget = s.readBudget()
 	s.mu.Lock()
 	s.total = s.size
 	s.mu.Unlock()

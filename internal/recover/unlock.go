@@ -53,10 +53,16 @@ func (s *salvage) unlocked(suite seal.Suite, keys *journal.Keys) error {
 	return nil
 }
 
-// findKeys searches the file for a key directory, of the given archive or of any, that can be unlocked.
+// maxSlots bounds the key slots that a search tries: one that asks for a passphrase may take seconds and much memory.
+const maxSlots = 2 * journal.MaxSlots
+
+// findKeys searches the file for a key directory, of the given archive or of any, that can be unlocked. What only looks
+// like directories, made to keep this busy, ends the search early.
 func (s *salvage) findKeys(archive *format.ID) (bool, error) {
 	opening := journal.Opening{Unlock: s.o.Unlock, Loose: true}
 	var refused error
+	budget, slots := s.readBudget(), 0
+	tried := map[format.Digest]bool{}
 	buf := make([]byte, scanChunk)
 	for at := int64(format.DataStart); at < s.size; at += int64(len(buf)) {
 		if err := s.ctx.Err(); err != nil {
@@ -70,10 +76,19 @@ func (s *salvage) findKeys(archive *format.ID) (bool, error) {
 			}
 			off := at + int64(pos)
 			dir := make([]byte, min(format.MaxKeyDir, s.size-off))
+			if budget -= int64(len(dir)); budget < 0 {
+				s.note("the search for a key directory ended at offset %d: too much before it looks like one", off)
+				return false, refused
+			}
 			s.read(dir, off)
 			su, d, ok := journal.FindKeyDir(dir, off)
-			if !ok || archive != nil && su.Archive != *archive {
+			if !ok || archive != nil && su.Archive != *archive || tried[su.KeyDirHash] {
 				continue
+			}
+			tried[su.KeyDirHash] = true
+			if slots += len(d.Slots); slots > maxSlots {
+				s.note("the search for a key directory ended at offset %d: none of %d key slots could be opened", off, slots-len(d.Slots))
+				return false, refused
 			}
 			suite, keys, err := opening.With(s.ctx, su, d)
 			if s.ctx.Err() != nil {

@@ -2,6 +2,7 @@ package seal
 
 import (
 	"bytes"
+	"context"
 	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/binary"
@@ -15,6 +16,7 @@ import (
 	"testing"
 
 	"filippo.io/age"
+	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
 
 	"lockbox/internal/format"
@@ -162,7 +164,7 @@ var (
 
 func TestSignatures(t *testing.T) {
 	s := NewSigner(testSecret)
-	sig, err := SignRoot(s, someRoot)
+	sig, err := SignRoot(t.Context(), s, someRoot)
 	must(t, err)
 	if k, ok := VerifyRoot(sig, someRoot); !ok || k != s.Public() {
 		t.Error("a signature that does not verify")
@@ -184,7 +186,7 @@ func TestSignatures(t *testing.T) {
 			t.Errorf("%d bytes of it verify", n)
 		}
 	}
-	if _, err := SignRoot(lyingSigner{s}, someRoot); err == nil {
+	if _, err := SignRoot(t.Context(), lyingSigner{s}, someRoot); err == nil {
 		t.Error("a signer that signs something else")
 	}
 }
@@ -231,7 +233,9 @@ func TestSmallOrderKeys(t *testing.T) {
 
 type lyingSigner struct{ Signer }
 
-func (l lyingSigner) Sign([]byte) ([]byte, error) { return l.Signer.Sign([]byte("something else")) }
+func (l lyingSigner) Sign(ctx context.Context, _ []byte) ([]byte, error) {
+	return l.Signer.Sign(ctx, []byte("something else"))
+}
 
 func TestPins(t *testing.T) {
 	key := NewSigner(testSecret).Public()
@@ -269,14 +273,14 @@ func TestAgent(t *testing.T) {
 		go func() { _ = agent.ServeAgent(ring, there) }()
 		return here
 	}
-	s, err := AgentSigner(dial(), NewSigner(testSecret).Public())
+	s, err := AgentSigner(t.Context(), dial(), NewSigner(testSecret).Public())
 	must(t, err)
-	sig, err := SignRoot(s, someRoot)
+	sig, err := SignRoot(t.Context(), s, someRoot)
 	must(t, err)
 	if k, ok := VerifyRoot(sig, someRoot); !ok || k.String() != testPublic {
 		t.Error("the agent's signature does not verify")
 	}
-	if _, err := AgentSigner(dial(), PublicKey{1}); !errors.Is(err, format.ErrAuth) {
+	if _, err := AgentSigner(t.Context(), dial(), PublicKey{1}); !errors.Is(err, format.ErrAuth) {
 		t.Error(err)
 	}
 }
@@ -313,7 +317,7 @@ func TestSSHKeygen(t *testing.T) {
 		if err != nil || len(pins) != 1 || pins[0] != s.Public() {
 			t.Fatalf("%v, %v", pins, err)
 		}
-		sig, err := SignRoot(s, someRoot)
+		sig, err := SignRoot(t.Context(), s, someRoot)
 		must(t, err)
 		must(t, os.WriteFile(filepath.Join(dir, "sig"), sshSignature(sig), 0o600))
 		must(t, os.WriteFile(filepath.Join(dir, "allowed"), append([]byte("me "), read(name+".pub")...), 0o600))
@@ -390,4 +394,40 @@ func sshSignature(stored []byte) []byte {
 	}
 	out.WriteString("-----END SSH SIGNATURE-----\n")
 	return out.Bytes()
+}
+
+// An agent that does not answer is waited for until the caller has enough of it.
+func TestAgentThatWaits(t *testing.T) {
+	ring := agent.NewKeyring()
+	must(t, ring.Add(agent.AddedKey{PrivateKey: testSecret}))
+	here, there := net.Pipe()
+	asked := make(chan struct{})
+	go func() {
+		_ = agent.ServeAgent(slowAgent{ring, asked}, there)
+		there.Close()
+	}()
+	s, err := AgentSigner(t.Context(), here, NewSigner(testSecret).Public())
+	must(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-asked
+		cancel()
+	}()
+	if _, err := SignRoot(ctx, s, someRoot); !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted while the agent waits: %v", err)
+	}
+	if _, err := AgentSigner(ctx, here, NewSigner(testSecret).Public()); !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted before it was asked: %v", err)
+	}
+}
+
+// slowAgent says when it was asked to sign, and never answers.
+type slowAgent struct {
+	agent.Agent
+	asked chan struct{}
+}
+
+func (s slowAgent) Sign(ssh.PublicKey, []byte) (*ssh.Signature, error) {
+	close(s.asked)
+	select {}
 }

@@ -2,6 +2,7 @@ package seal
 
 import (
 	"bytes"
+	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"crypto/sha512"
@@ -66,7 +67,7 @@ func (k PublicKey) Fingerprint() string {
 // Signer signs with an Ed25519 key.
 type Signer interface {
 	Public() PublicKey
-	Sign(message []byte) ([]byte, error)
+	Sign(ctx context.Context, message []byte) ([]byte, error) // may wait for a person, and ends with ctx
 }
 
 func appendString(b, s []byte) []byte {
@@ -85,9 +86,9 @@ func signedBytes(root format.Digest) []byte {
 }
 
 // SignRoot returns a signature as it is stored.
-func SignRoot(s Signer, root format.Digest) ([]byte, error) {
+func SignRoot(ctx context.Context, s Signer, root format.Digest) ([]byte, error) {
 	key := s.Public()
-	sig, err := s.Sign(signedBytes(root))
+	sig, err := s.Sign(ctx, signedBytes(root))
 	if err != nil {
 		return nil, fmt.Errorf("signing: %w", err)
 	}
@@ -112,7 +113,9 @@ type keySigner struct{ key ed25519.PrivateKey }
 
 func (s keySigner) Public() PublicKey { return PublicKey(s.key.Public().(ed25519.PublicKey)) }
 
-func (s keySigner) Sign(message []byte) ([]byte, error) { return ed25519.Sign(s.key, message), nil }
+func (s keySigner) Sign(_ context.Context, message []byte) ([]byte, error) {
+	return ed25519.Sign(s.key, message), nil
+}
 
 // NewSigner signs with a private key.
 func NewSigner(key ed25519.PrivateKey) Signer { return keySigner{key} }
@@ -145,20 +148,25 @@ func ParseSigner(data []byte, ui UI) (Signer, error) {
 
 // agentSigner has an SSH agent sign.
 type agentSigner struct {
+	conn  io.Closer
 	agent agent.Agent
 	key   PublicKey
 	ssh   ssh.PublicKey
 }
 
 // AgentSigner signs with a key that the SSH agent at the other end of conn holds. It takes conn over: nothing
-// else may use it.
-func AgentSigner(conn io.ReadWriter, key PublicKey) (Signer, error) {
+// else may use it. An agent may take its time; whoever ends ctx meanwhile, here or in Sign, closes conn.
+func AgentSigner(ctx context.Context, conn io.ReadWriteCloser, key PublicKey) (Signer, error) {
 	pub, err := ssh.NewPublicKey(ed25519.PublicKey(key[:]))
 	if err != nil {
 		return nil, err
 	}
-	s := agentSigner{agent.NewClient(conn), key, pub}
-	held, err := s.agent.List()
+	s := agentSigner{conn, agent.NewClient(conn), key, pub}
+	var held []*agent.Key
+	err = s.ask(ctx, func() (err error) {
+		held, err = s.agent.List()
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("asking the SSH agent for its keys: %w", err)
 	}
@@ -170,10 +178,24 @@ func AgentSigner(conn io.ReadWriter, key PublicKey) (Signer, error) {
 	return nil, lockedOut("the SSH agent does not hold the key %s", key.Fingerprint())
 }
 
+// ask calls fn, which waits for the agent's answer.
+func (s agentSigner) ask(ctx context.Context, fn func() error) error {
+	stop := context.AfterFunc(ctx, func() { _ = s.conn.Close() })
+	err := fn()
+	if !stop() && err != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
 func (s agentSigner) Public() PublicKey { return s.key }
 
-func (s agentSigner) Sign(message []byte) ([]byte, error) {
-	sig, err := s.agent.Sign(s.ssh, message)
+func (s agentSigner) Sign(ctx context.Context, message []byte) ([]byte, error) {
+	var sig *ssh.Signature
+	err := s.ask(ctx, func() (err error) {
+		sig, err = s.agent.Sign(s.ssh, message)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

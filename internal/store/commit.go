@@ -32,6 +32,7 @@ func (t *Tx) Commit(ctx context.Context) (Summary, error) {
 	}
 	t.done = true
 	a.tx = nil
+	a.opt.SignKey = t.signer()
 	a.written = t.space.given
 	a.mendKeys = a.mendKeys && t.keys == nil
 	t.stopPipe()
@@ -83,7 +84,7 @@ func (t *Tx) commit(ctx context.Context) error {
 
 // idle reports that the transaction has nothing to publish.
 func (t *Tx) idle() bool {
-	if len(t.entries.ops) > 0 || len(t.gone) > 0 || t.frames.len() > 0 || t.compact != nil || t.restage || t.keys != nil {
+	if len(t.entries.ops) > 0 || len(t.gone) > 0 || t.frames.len() > 0 || t.compact != nil || t.restage || t.keys != nil || t.signKey != nil {
 		return false
 	}
 	for _, c := range t.fresh.all() {
@@ -102,6 +103,7 @@ func (t *Tx) abandon() error { return t.a.scrub(t) }
 func (t *Tx) publish(ctx context.Context, c *journal.Commit, roots [5]index.Root) error {
 	a := t.a
 	defer since(&a.stats.commit, time.Now())
+	c.Salt = t.salt
 	c.Options.Reproducible = c.Options.Reproducible && a.opt.Reproducible
 	for _, r := range roots {
 		c.Trees = r.Append(c.Trees, a.suite.TagSize())
@@ -118,7 +120,7 @@ func (t *Tx) publish(ctx context.Context, c *journal.Commit, roots [5]index.Root
 			return err
 		}
 	}
-	ext, size, err := t.placeCommit(c)
+	ext, size, err := t.placeCommit(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -127,7 +129,7 @@ func (t *Tx) publish(ctx context.Context, c *journal.Commit, roots [5]index.Root
 	s.PrevRoot = t.base.root()
 	block := c.Encode(t.gen)
 	v.root = rootOf(&s, block)
-	if block, err = a.sign(v, block); err != nil {
+	if block, err = a.sign(ctx, v, block, t.signer()); err != nil {
 		return err
 	}
 	stored := journal.SealCommit(block, &s, a.suite)

@@ -134,7 +134,7 @@ func (t *Tx) trim(c *journal.Commit, end int64, tail *journal.Planned) bool {
 	s := &t.space
 	probe := *c
 	probe.Trees = make([]byte, 5*index.RootSize(t.a.suite.TagSize()))
-	probe.Stage = s.stage()
+	probe.Stage, probe.Salt = s.stage(), t.salt
 	need := format.AlignUp(probe.EncodedLen(t.a.suite, t.a.sector), t.a.sector)
 	last := -1 // index of what is left of the tail
 	if n := len(s.usable) - 1; tail != nil && n >= 0 && s.usable[n].End() == tail.End() {

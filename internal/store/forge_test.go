@@ -246,7 +246,7 @@ func TestForgedSignature(t *testing.T) {
 			ext := s.CommitExtent()
 			block := c.Encode(s.Generation)
 			root := s.RootHash(block)
-			sig, err := seal.SignRoot(signer, root)
+			sig, err := seal.SignRoot(ctx, signer, root)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -118,17 +118,25 @@ func newDir(key *seal.ContentKey, slots []seal.NewSlot) (*journal.KeyDir, error)
 	return d, nil
 }
 
-// sign appends to a signed archive's commit block the signature of the root that v is.
-func (a *Archive) sign(v *view, block []byte) ([]byte, error) {
+// sign appends to a signed archive's commit block the signature, by key, of the root that v is.
+func (a *Archive) sign(ctx context.Context, v *view, block []byte, key seal.Signer) ([]byte, error) {
 	if !v.super.Suite.Signed() {
 		return block, nil
 	}
-	sig, err := seal.SignRoot(a.opt.SignKey, v.root())
+	sig, err := seal.SignRoot(ctx, key, v.root())
 	if err != nil {
 		return nil, err
 	}
-	v.commit.Signer = a.opt.SignKey.Public()
+	v.commit.Signer = key.Public()
 	return journal.AppendSignature(block, sig), nil
+}
+
+// signer is the key that signs the transaction's generation, nil in an archive that is not signed.
+func (t *Tx) signer() seal.Signer {
+	if t.signKey != nil {
+		return t.signKey
+	}
+	return t.a.opt.SignKey
 }
 
 // retireKeys supersedes the key directory where this transaction writes another, which may lack a slot: then
@@ -202,6 +210,20 @@ func (a *Archive) changeSlots(ctx context.Context, change func(*journal.KeyDir) 
 		return Summary{}, err
 	}
 	t.keys = d
+	return t.Commit(ctx)
+}
+
+// Resign has another key sign a signed archive from now on, this handle's further changes too. Copies of earlier states
+// stay what they are: signed by the key before, and valid to who trusts that.
+func (a *Archive) Resign(ctx context.Context, key seal.Signer) (Summary, error) {
+	if !a.view().super.Suite.Signed() {
+		return Summary{}, errors.New("the archive is not signed: it has no signing key to change")
+	}
+	t, err := a.Begin(ctx)
+	if err != nil {
+		return Summary{}, err
+	}
+	t.signKey = key
 	return t.Commit(ctx)
 }
 

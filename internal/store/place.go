@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -10,7 +11,7 @@ import (
 
 // placeCommit finds the commit block's extent and completes the stage set: with what is left of it, and where
 // the archive is padded with what follows up to a padded logical end. size is the block's stored length.
-func (t *Tx) placeCommit(c *journal.Commit) (ext format.Extent, size int64, err error) {
+func (t *Tx) placeCommit(ctx context.Context, c *journal.Commit) (ext format.Extent, size int64, err error) {
 	a := t.a
 	// The block's length depends on the number of stage extents only, and its allocation keeps that.
 	for pads := 0; ; pads++ {
@@ -29,8 +30,7 @@ func (t *Tx) placeCommit(c *journal.Commit) (ext format.Extent, size int64, err 
 		c.Stage = s.stage()
 		if pads > 0 {
 			c.Stage = append(c.Stage, journal.Planned{Extent: format.Extent{Off: s.end, Len: end - s.end}, Generation: t.gen})
-			// The last sector, so that the file is as long as that; what is before it reads as zeros.
-			if err := t.out.write(make([]byte, a.sector), end-a.sector); err != nil {
+			if err := t.fillUp(ctx, s.end, end); err != nil {
 				return ext, 0, err
 			}
 			s.end = end
@@ -38,6 +38,22 @@ func (t *Tx) placeCommit(c *journal.Commit) (ext format.Extent, size int64, err 
 		t.space = s
 		return ext, size, nil
 	}
+}
+
+// fillUp writes zeros from the old or the new end on, whichever is greater, to the padded one: a hole would reserve nothing
+// for a full disk, and how much the file system has allocated would tell what the padding hides.
+func (t *Tx) fillUp(ctx context.Context, from, to int64) error {
+	for at := max(from, t.base.super.End); at < to; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n := min(to-at, int64(len(zeros)))
+		if err := t.out.write(zeros[:n], at); err != nil {
+			return err
+		}
+		at += n
+	}
+	return nil
 }
 
 // paddedEnd is the logical end of an archive whose last extent ends at end. With pads it is greater.

@@ -38,7 +38,8 @@ type RotateSummary struct {
 // Rotate encrypts an archive anew, under a new content key, so that whoever had the old one can read nothing
 // that comes from now on. It writes a new file beside the archive, durable and whole, gives the old one a
 // second name, then the new one the archive's name, and overwrites and removes the old one. Interrupted
-// before that exchange it has changed nothing; after it, the next writer finishes it. Contents are not
+// before that exchange it has changed nothing; after it, the next writer finishes it. A file with a second name
+// is refused (ErrSecondName): overwriting would reach what that shows. Contents are not
 // compressed anew; whatever does not verify ends it, and the archive stays as it was.
 func Rotate(ctx context.Context, name string, o Options, r RotateOptions) (sum RotateSummary, err error) {
 	if target, err := filepath.EvalSymlinks(name); err == nil {
@@ -64,6 +65,9 @@ func Rotate(ctx context.Context, name string, o Options, r RotateOptions) (sum R
 	if sum.Before, err = a.f.Size(); err != nil {
 		return sum, err
 	}
+	if err := a.onlyName(); err != nil {
+		return sum, err
+	}
 	root, err := a.rewrite(ctx, r)
 	if err != nil {
 		return sum, err
@@ -83,6 +87,18 @@ func Rotate(ctx context.Context, name string, o Options, r RotateOptions) (sum R
 	return sum, errors.Join(err, f.Close())
 }
 
+// ErrSecondName is the kind of a rotation that another name of the file stands against.
+var ErrSecondName = errors.New("the file has another name, a hard link, which would show nothing but zeros afterwards")
+
+// onlyName refuses a file with another name: the rotation would overwrite what that shows too. A name that an
+// interrupted rotation has given it is gone by now.
+func (a *Archive) onlyName() error {
+	if n, err := a.f.Names(); err != nil || n <= 1 {
+		return err
+	}
+	return ErrSecondName
+}
+
 // The names beside the archive's that a rotation uses.
 func newName(name string) string { return name + ".rekey-new" }
 func oldName(name string) string { return name + ".rekey-old" }
@@ -91,13 +107,17 @@ func oldName(name string) string { return name + ".rekey-old" }
 // archive's. The handle is of the old file, and called by its new name, from then on.
 func (a *Archive) exchange() error {
 	fsys, dir := a.opt.FS, filepath.Dir(a.name)
-	if err := a.unchanged(); err != nil {
+	err := a.unchanged()
+	if err == nil {
+		err = a.onlyName()
+	}
+	if err != nil {
 		return errors.Join(err, fsys.Remove(newName(a.name)))
 	}
 	if err := fsys.SetRights(a.name, newName(a.name)); err != nil {
 		return err
 	}
-	err := fsys.Link(a.name, oldName(a.name))
+	err = fsys.Link(a.name, oldName(a.name))
 	if errors.Is(err, vfs.ErrNoLinks) {
 		err = fsys.Rename(a.name, oldName(a.name))
 	}

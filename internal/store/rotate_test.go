@@ -20,7 +20,7 @@ var x25519 = []seal.NewSlot{slotFor(testRecipient)}
 func (w *world) rotated(o RotateOptions) {
 	w.opt.Unlock = unlockWith(testIdentity)
 	if o.SignKey != nil {
-		w.opt.SignKey, w.opt.Signers = o.SignKey, []seal.PublicKey{o.SignKey.Public()}
+		w.rotatedSigner(o.SignKey)
 	}
 }
 
@@ -165,6 +165,54 @@ func TestRotateUnderAReader(t *testing.T) {
 	if len(w.mem.Names()) != 1 {
 		t.Errorf("the old file is still there: %q", w.mem.Names())
 	}
+	w.check()
+}
+
+// A file with a second name is left alone, whenever that name came; the one that an interrupted rotation gave it is no
+// obstacle.
+func TestRotateSecondName(t *testing.T) {
+	w := newWorld(t, 1, Options{Jobs: 1})
+	w.suite = format.SuiteEncrypted
+	w.create(CreateOptions{})
+	w.change(func(tx *Tx) { w.add(tx, map[string][]byte{"f": []byte("x")}) })
+	good := w.mem.Bytes(name)
+	link := func(to string) {
+		t.Helper()
+		if err := w.mem.Link(name, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused := func(when string, o RotateOptions) {
+		t.Helper()
+		if _, err := Rotate(ctx, name, w.opt, o); !errors.Is(err, ErrSecondName) {
+			t.Errorf("%s: %v", when, err)
+		}
+		if names := w.mem.Names(); !bytes.Equal(w.mem.Bytes(name), good) || !bytes.Equal(w.mem.Bytes("snapshot"), good) || len(names) != 2 {
+			t.Errorf("%s: something changed: %q", when, names)
+		}
+	}
+	link("snapshot")
+	refused("from the beginning", RotateOptions{Slots: x25519, Progress: func(int64, int64) { t.Error("it has begun") }})
+	link(oldName(name))
+	refused("beside that of an interrupted rotation", RotateOptions{Slots: x25519})
+	if err := w.mem.Remove("snapshot"); err != nil {
+		t.Fatal(err)
+	}
+	done := false
+	refused("given while it ran", RotateOptions{Slots: x25519, Progress: func(int64, int64) {
+		if !done {
+			done = true
+			link("snapshot")
+		}
+	}})
+	if err := w.mem.Remove("snapshot"); err != nil {
+		t.Fatal(err)
+	}
+	link(oldName(name))
+	if _, err := Rotate(ctx, name, w.opt, RotateOptions{Slots: x25519}); err != nil || len(w.mem.Names()) != 1 {
+		t.Errorf("with the name of an interrupted rotation: %v, %q", err, w.mem.Names())
+	}
+	w.rotated(RotateOptions{})
 	w.check()
 }
 

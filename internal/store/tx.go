@@ -12,6 +12,7 @@ import (
 	"lockbox/internal/index"
 	"lockbox/internal/journal"
 	"lockbox/internal/pathsafe"
+	"lockbox/internal/seal"
 )
 
 // Tx is a transaction. Nothing of it is visible, to this handle either, before Commit returns. It is
@@ -21,6 +22,7 @@ type Tx struct {
 	base    *view
 	gen     uint64 // of the root it will publish
 	attempt format.ID
+	salt    []byte // of an encrypted archive's commit block
 	space   space
 	out     writeBuffer
 	nodeSeq uint32
@@ -51,6 +53,7 @@ type Tx struct {
 	compact *rearrangement    // nil but in a compaction's transactions
 	keys    *journal.KeyDir   // the key directory to be written, or nil
 	restage bool              // it does nothing but fill the stage set
+	signKey seal.Signer       // signs this generation and those that come; nil: the handle's
 	sum     Summary
 	nodes   int64 // change of the bytes in nodes' extents
 }
@@ -179,6 +182,12 @@ func (a *Archive) begin() (*Tx, error) {
 	}
 	if _, err := io.ReadFull(a.opt.Entropy, t.attempt[:]); err != nil {
 		return nil, fmt.Errorf("drawing an attempt id: %w", err)
+	}
+	if v.super.Suite.Encrypted() {
+		t.salt = make([]byte, journal.SaltSize)
+		if _, err := io.ReadFull(a.opt.Entropy, t.salt); err != nil {
+			return nil, fmt.Errorf("drawing a salt: %w", err)
+		}
 	}
 	for i := range t.openPacks {
 		t.openPacks[i] = journal.NoFrame

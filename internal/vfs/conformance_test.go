@@ -273,6 +273,32 @@ func TestUnusualNames(t *testing.T) {
 	})
 }
 
+func TestNames(t *testing.T) {
+	systems(t, func(t *testing.T, s system) {
+		f := s.create(t, "a", "x")
+		names := func(want uint64) {
+			t.Helper()
+			if n, err := f.Names(); err != nil || n != want {
+				t.Errorf("%d names, %v, want %d", n, err, want)
+			}
+		}
+		names(1)
+		if err := s.Link(s.path("a"), s.path("b")); errors.Is(err, ErrNoLinks) {
+			t.Skip("no hard links here")
+		} else {
+			ok(t, err)
+		}
+		names(2)
+		ok(t, s.Rename(s.path("b"), s.path("c")))
+		names(2)
+		ok(t, s.Remove(s.path("a")))
+		names(1)
+		ok(t, f.Close())
+		_, err := f.Names()
+		is(t, err, fs.ErrClosed)
+	})
+}
+
 func TestSameFile(t *testing.T) {
 	systems(t, func(t *testing.T, s system) {
 		f := s.create(t, "a", "x")

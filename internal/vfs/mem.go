@@ -310,6 +310,20 @@ func (f *memFile) Stat() (fs.FileInfo, error) {
 	return memInfo{path.Base(memName(f.name)), int64(len(f.node.data)), f.node.mode}, nil
 }
 
+func (f *memFile) Names() (n uint64, err error) {
+	f.fs.mu.RLock()
+	defer f.fs.mu.RUnlock()
+	if f.closed {
+		return 0, pathErr("stat", f.name, fs.ErrClosed)
+	}
+	for _, node := range f.fs.files {
+		if node == f.node {
+			n++
+		}
+	}
+	return n, nil
+}
+
 func (f *memFile) SameFile(name string) (bool, error) {
 	f.fs.mu.RLock()
 	defer f.fs.mu.RUnlock()

@@ -5,6 +5,7 @@ package vfs
 import (
 	"io/fs"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -58,6 +59,14 @@ func openRegular(dir int, path, name string, flags int, perm fs.FileMode) (*osFi
 		return nil, err
 	}
 	return &osFile{f: os.NewFile(uintptr(fd), name), name: name, writable: flags&unix.O_ACCMODE == unix.O_RDWR}, nil
+}
+
+func (o *osFile) Names() (uint64, error) {
+	fi, err := o.f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return uint64(fi.Sys().(*syscall.Stat_t).Nlink), nil
 }
 
 // kindError is the system's way of saying that a name is no regular file.

@@ -71,6 +71,17 @@ func openRegular(path, name string, access, disposition, flags uint32) (*osFile,
 	return o, nil
 }
 
+func (o *osFile) Names() (uint64, error) {
+	if _, err := o.f.Stat(); err != nil { // a closed file has no handle
+		return 0, err
+	}
+	var info windows.ByHandleFileInformation
+	if err := windows.GetFileInformationByHandle(windows.Handle(o.f.Fd()), &info); err != nil {
+		return 0, pathErr("stat", o.name, err)
+	}
+	return uint64(info.NumberOfLinks), nil
+}
+
 // openStale opens a leftover for locking, never through a symbolic link.
 func openStale(path string) (*osFile, error) {
 	f, err := openRegular(path, path, windows.GENERIC_READ|windows.GENERIC_WRITE, windows.OPEN_EXISTING,

@@ -313,6 +313,20 @@ func (f *simFile) Stat() (fs.FileInfo, error) {
 	return memInfo{path.Base(simPath(f.name)), f.node.size, f.node.mode}, nil
 }
 
+func (f *simFile) Names() (n uint64, err error) {
+	f.sim.mu.Lock()
+	defer f.sim.mu.Unlock()
+	if f.dead() {
+		return 0, pathErr("stat", f.name, fs.ErrClosed)
+	}
+	for _, name := range f.sim.names {
+		if name.cache == f.node {
+			n++
+		}
+	}
+	return n, nil
+}
+
 func (f *simFile) SameFile(name string) (bool, error) {
 	f.sim.mu.Lock()
 	defer f.sim.mu.Unlock()

@@ -37,6 +37,8 @@ type File interface {
 	// SameFile reports whether name, symbolic links followed, stands for this open file. A name that
 	// stands for nothing gives false and no error.
 	SameFile(name string) (bool, error)
+	// Names is how many names the file has, as far as the system counts them; 0 and 1 are one.
+	Names() (uint64, error)
 
 	// TryLock locks n bytes at off for this handle, without waiting: false means that another handle,
 	// in this process or elsewhere, holds a conflicting lock. The range may lie past the end of the
