@@ -94,6 +94,7 @@ func isTemporary(name string) bool {
 		return len(digits) == 32 && err == nil
 	}
 	if rest, ok := strings.CutPrefix(name, ".lbxtmp-"); ok {
+		rest, _, _ = strings.Cut(rest, "-try") // what follows tries out what names a directory can hold
 		parts := strings.Split(rest, "-")
 		if len(parts) != 3 || len(parts[0]) != 8 {
 			return false

@@ -57,7 +57,7 @@ func (r *extractor) checkNames() (err error) {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("nothing was written: cannot find out which names %s can hold: %w", quoted(r.opt.dest), err)
+		return fmt.Errorf("nothing was written to %s: %w", quoted(r.opt.dest), err)
 	}
 	if self := placeOf(r.opt.archive, r.opt.dest); self != "" && !r.names.Plain() {
 		for p, err := range r.places() {

@@ -61,15 +61,15 @@ func (x *Extractor) CheckNames(paths iter.Seq2[pathsafe.Path, error], odd, renam
 	if !odd && !n.rules.folds() {
 		return n, nil
 	}
-	n.levels = []level{n.newLevel("", 0)}
+	n.levels = []level{{}}
 	for p, err := range paths {
 		if err == nil {
 			err = n.look(x, p)
 		}
-		if err == nil {
-			_, err = n.Path(p)
-		}
 		if err != nil {
+			return nil, err
+		}
+		if _, err := n.Path(p); err != nil {
 			return nil, err
 		}
 	}
@@ -78,14 +78,6 @@ func (x *Extractor) CheckNames(paths iter.Seq2[pathsafe.Path, error], odd, renam
 		return n, fmt.Errorf("%d %w", n.Count, ErrNames)
 	}
 	return n, nil
-}
-
-func (n *Names) newLevel(name string, end int) level {
-	l := level{name: name, end: end}
-	if n.rules.folds() {
-		l.seen, l.next = make(map[string]string), make(map[string]int)
-	}
-	return l
 }
 
 // look looks at those components of p that the path before it had not.
@@ -131,7 +123,10 @@ func (n *Names) component(x *Extractor, s string, from, to int) error {
 			reason = "it reads like the name of something that was renamed"
 		}
 	}
-	if dir.seen != nil {
+	if n.rules.folds() {
+		if dir.seen == nil {
+			dir.seen = make(map[string]string)
+		}
 		folded := n.rules.fold(made)
 		other, taken := dir.seen[folded]
 		if taken && other != name {
@@ -139,6 +134,9 @@ func (n *Names) component(x *Extractor, s string, from, to int) error {
 				reason = fmt.Sprintf(`the destination takes it and "%s" for one name`, pathsafe.Quote(other))
 			}
 			if n.rename {
+				if dir.next == nil {
+					dir.next = make(map[string]int)
+				}
 				apart := max(dir.next[folded], 2)
 				dir.next[folded] = apart + 1
 				made = n.rules.MapName(name, apart)
@@ -149,7 +147,7 @@ func (n *Names) component(x *Extractor, s string, from, to int) error {
 			dir.seen[folded] = name
 		}
 	}
-	n.levels = append(n.levels, n.newLevel(name, to+1))
+	n.levels = append(n.levels, level{name: name, end: to + 1})
 	if reason == "" {
 		return nil
 	}
@@ -202,7 +200,11 @@ func (n *Names) Path(p pathsafe.Path) (pathsafe.Path, error) {
 	if !changed {
 		return p, nil
 	}
-	return pathsafe.Parse(b.String())
+	made, err := pathsafe.Parse(b.String())
+	if err != nil {
+		return made, fmt.Errorf("a path that was to be renamed is too long then: %w", err)
+	}
+	return made, nil
 }
 
 // Plain reports whether every path leads where its bytes say, and no other path does.

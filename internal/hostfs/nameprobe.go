@@ -6,6 +6,9 @@ import (
 	"strings"
 )
 
+// trialMark stands behind a temporary name in those that are tried out.
+const trialMark = "-try"
+
 // usualNames are the rules of a destination in which nothing can be tried out.
 func usualNames() NameRules {
 	switch runtime.GOOS {
@@ -21,7 +24,7 @@ func usualNames() NameRules {
 // names: no system says it of a directory.
 func (x *Extractor) probeFolding() (r NameRules, err error) {
 	r = usualNames()
-	base := tempName() + "-"
+	base := tempName() + trialMark
 	for _, t := range []trial{{&r.FoldCase, base + "a", base + "A"}, {&r.FoldForm, base + "é", base + "e\u0301"}} {
 		made, found, err := x.tryName(t.name, t.other)
 		if err != nil {
@@ -55,7 +58,7 @@ func (x *Extractor) probeNames(r *NameRules) error {
 	if runtime.GOOS == "windows" {
 		return nil
 	}
-	base := tempName() + "-"
+	base := tempName() + trialMark
 	if made, _, err := x.tryName(base+"plain", ""); err != nil || !made {
 		return err // nothing can be made here at all; what is usual has to do
 	}
