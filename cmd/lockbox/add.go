@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"sync"
 	"syscall"
 	"time"
 
@@ -119,11 +118,16 @@ under the same path is replaced. A missing archive is made.
 A path is stored as given, cleaned, without a leading "/" or ".."; of "." the
 contents are stored at the top. The archive itself is never added to it. A PATH
 that is the archive (exit 3) or that a rule excludes is named and left out.
-Sockets are named and left out (exit 3), as is a file that cannot be read or does
-not hold still; FIFOs and devices are never opened. A PATH that does not exist ends the command
+Sockets are named and left out (exit 3), as is a file that cannot be read; FIFOs and
+devices are never opened. A file that changed while it was read is read a second time, and left out when it
+does not hold still then; either way it is named (exit 3). A PATH that does not exist ends the command
 before anything is changed (exit 12); a missing name in a --files-from list is
 reported and the rest is stored (exit 3). When there is nothing to add, no
 archive is made.
+
+Rules are those of .gitignore, held against stored paths without --to; the last one that
+matches decides, and what lies in an excluded directory cannot be brought back. A hint names
+each --exclude and --include that matched nothing; rules from a file may go unused.
 
 Stored are permissions, owners by number and name, times, the user's extended
 attributes and POSIX ACLs. The names of one file (hard links) stay names of one
@@ -183,25 +187,26 @@ type adder struct {
 	made   bool // there was no archive
 	filled bool // the archive has entries to meet
 
-	stop     error           // why the sources ended early
-	fatal    error           // why the engine was stopped
-	cancel   func()          // stops the engine
-	waiting  chan pending    // what the sources under way are, in their order
-	remove   []pathsafe.Path // what has to go because a file takes a directory's place, or the reverse
-	mirror   *mirror         // finds what is gone from the disk; nil unless asked for
-	links    linker          // finds the names of one file
-	noXattrs sync.Map        // by path, why the attributes of a file that was read are not known
-	claimed  map[uint64]bool // link groups that stored entries have kept
-	line     object
-	files    uint64
-	others   uint64 // directories and links
-	bytes    int64
-	skipped  uint64
-	kept     uint64 // of a dry run: what is certain to be as it is stored
+	stop    error           // why the sources ended early
+	fatal   error           // why the engine was stopped
+	cancel  func()          // stops the engine
+	waiting chan pending    // what the sources under way are, in their order
+	remove  []pathsafe.Path // what has to go because a file takes a directory's place, or the reverse
+	mirror  *mirror         // finds what is gone from the disk; nil unless asked for
+	links   linker          // finds the names of one file
+	claimed map[uint64]bool // link groups that stored entries have kept
+	line    object
+	files   uint64
+	others  uint64 // directories and links
+	bytes   int64
+	skipped uint64
+	kept    uint64 // of a dry run: what is certain to be as it is stored
 }
 
 func (a *app) add(ctx context.Context, opt addOptions) error {
 	r := &adder{a: a, opt: opt, named: make(map[string]bool)}
+	looked := leaveWhenStuck(ctx)
+	defer looked()
 	existing, err := os.Stat(opt.archive)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 		return a.openFailure(opt.archive, err)
@@ -231,6 +236,7 @@ func (a *app) add(ctx context.Context, opt addOptions) error {
 			return err
 		}
 	}
+	looked()
 	if existing == nil {
 		r.ar, err = a.openNew(ctx, opt.archive, so, &opt.create, opt.reproducible)
 		if _, serr := os.Stat(opt.archive); err != nil && serr == nil {
@@ -259,6 +265,9 @@ func (r *adder) transact(ctx context.Context) (sum store.Summary, err error) {
 	if err := r.agree(ctx, in); err != nil {
 		return sum, err
 	}
+	// A source can be on a file system that does not answer. What is staged by then nothing refers to.
+	staged := leaveWhenStuck(ctx)
+	defer staged()
 	if r.opt.noReplace && r.filled {
 		if err := r.rehearse(ctx); err != nil {
 			return sum, err
@@ -270,9 +279,10 @@ func (r *adder) transact(ctx context.Context) (sum store.Summary, err error) {
 	}
 	r.a.startProgress("adding", -1)
 	err = r.stage(ctx, tx)
+	staged()
 	r.a.endProgress()
 	if err == nil {
-		err = ctx.Err()
+		err = ctx.Err() // looked at only now, so that no commit is cut off
 	}
 	if err == nil && r.files+r.others == 0 && r.mirror.count() == 0 {
 		// A generation without a change would say nothing, and an archive without an entry less.

@@ -138,7 +138,8 @@ func (r *adder) source(it *hostfs.Item, e index.Entry, p *pending, tx *store.Tx)
 		p.probe = r.newProbe(&src.Entry, p)
 	}
 	if it.Kind == hostfs.KindFile {
-		src.Open = r.opener(*it, src.Entry.LinkGroup, p.probe)
+		p.reading = new(reading)
+		src.Open = r.opener(*it, src.Entry.LinkGroup, p.probe, p.reading)
 	}
 	return src
 }
@@ -151,22 +152,18 @@ func (r *adder) loadXattrs(it *hostfs.Item, e *index.Entry, p *pending) {
 }
 
 // opener opens an item for the engine.
-func (r *adder) opener(it hostfs.Item, group uint64, p *probe) func() (store.Reader, index.Entry, error) {
+func (r *adder) opener(it hostfs.Item, group uint64, p *probe, seen *reading) func() (store.Reader, index.Entry, error) {
 	return func() (store.Reader, index.Entry, error) {
-		f, err := it.Open()
+		f, err := openItem(&it)
 		if err != nil {
 			return nil, index.Entry{}, err
 		}
-		if f.XattrErr != nil {
-			r.noXattrs.Store(it.Path, f.XattrErr)
-		} else {
-			r.noXattrs.Delete(it.Path) // of an earlier try
-		}
+		seen.noXattrs = f.XattrErr
 		e := entryOf(it.Path, &f.Meta)
 		e.LinkGroup = group
 		r.repro.normalise(&e)
 		p.begin(&e)
-		return &countedSource{f, r.a.bar, p}, e, nil
+		return &countedSource{f, r.a.bar, p, seen}, e, nil
 	}
 }
 

@@ -273,7 +273,7 @@ func (r *adder) removeGone(ctx context.Context, tx *store.Tx) error {
 		if err := tx.Remove(p); err != nil {
 			return err
 		}
-		r.actionLine(p, "removed", false)
+		r.actionLine(p, "removed", &pending{})
 	}
 	return nil
 }
@@ -306,7 +306,7 @@ func (r *adder) predictGone(ctx context.Context) error {
 	}
 	for i := range r.mirror.gone {
 		e := &r.mirror.gone[i]
-		r.actionLine(e.Path, "remove", false)
+		r.actionLine(e.Path, "remove", &pending{})
 		if werr := r.predictLine(e.Path, e.Kind, "remove"); werr != nil {
 			return werr
 		}

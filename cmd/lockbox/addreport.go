@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"lockbox/internal/hostfs"
@@ -27,8 +28,8 @@ func (r *adder) added(ctx context.Context, got store.Added) {
 		r.leftOut(got.Path, p, got.Err)
 		return
 	}
-	if why, bad := r.noXattrs.LoadAndDelete(got.Path); bad {
-		p.noXattrs = why.(error)
+	if p.reading != nil && p.reading.noXattrs != nil {
+		p.noXattrs = p.reading.noXattrs
 	}
 	r.remove = append(r.remove, p.remove...)
 	action := "added"
@@ -64,18 +65,25 @@ func (r *adder) count(path pathsafe.Path, p pending, bytes int64, action string)
 		r.skipped++
 		r.a.fail(&failure{code: exitSkipped, err: fmt.Errorf("the extended attributes of %s were left out: %w", quoted(p.host), withoutPath(p.noXattrs))})
 	}
-	r.actionLine(path, action, p.unlisted != nil || p.noXattrs != nil)
+	if p.changed() {
+		r.a.note(exitSkipped)
+		r.a.say.Warnf("%s changed while it was read; a second reading was consistent and is stored: %v", quoted(p.host), withoutPath(p.reading.unsteady))
+	}
+	r.actionLine(path, action, &p)
 }
 
 // actionLine tells machines of one entry. An error stays in the output; what was added is safe all the
 // same.
-func (r *adder) actionLine(path pathsafe.Path, action string, incomplete bool) {
+func (r *adder) actionLine(path pathsafe.Path, action string, p *pending) {
 	if !r.a.g.json {
 		return
 	}
 	o := r.line.begin().bytes("path", path.String()).str("action", action)
-	if incomplete {
+	if p.unlisted != nil || p.noXattrs != nil {
 		o.bool("incomplete", true)
+	}
+	if p.changed() {
+		o.bool("changed", true)
 	}
 	_, _ = r.a.out.Write(o.line())
 }
@@ -90,7 +98,7 @@ func (r *adder) leftOut(path pathsafe.Path, p pending, err error) {
 	case errors.Is(err, hostfs.ErrExcluded):
 		// That is what was asked for; it is only odd to ask for both.
 		a.say.Warnf("%s was left out by %s", host, r.ruleFlags())
-		r.actionLine(path, "excluded", false)
+		r.actionLine(path, "excluded", &pending{})
 		return
 	case errors.Is(err, hostfs.ErrSelf):
 		a.note(exitSkipped)
@@ -102,7 +110,7 @@ func (r *adder) leftOut(path pathsafe.Path, p pending, err error) {
 		a.fail(&failure{code: exitSkipped, err: fmt.Errorf("%s was left out: %w", host, reason)})
 	}
 	r.skipped++
-	r.actionLine(path, "skipped", false)
+	r.actionLine(path, "skipped", &pending{})
 }
 
 // ruleFlags names the flags that can have excluded something.
@@ -121,6 +129,14 @@ func (r *adder) ruleFlags() string {
 	return "--exclude"
 }
 
+// patternFlag is the flag that the user gave a pattern with.
+func (r *adder) patternFlag(pattern string) string {
+	if slices.Contains(r.opt.rules, filterRule{ruleInclude, pattern}) {
+		return "--include"
+	}
+	return "--exclude"
+}
+
 // exhausted is the error for sources that cannot be opened because too many files are open. Each one more
 // would fail the same way, so that the command ends instead of leaving all of them out.
 func exhausted(host string, err error) error {
@@ -132,6 +148,12 @@ func exhausted(host string, err error) error {
 
 // report says what was done.
 func (r *adder) report(sum store.Summary) error {
+	if !r.a.g.quiet {
+		// No fault, as a rule is often there for what may come up; but it may also be misspelt.
+		for _, pattern := range r.walk.Filter.Unmatched() {
+			r.a.say.Hintf("the pattern %s of %s matched nothing", quoted(pattern), r.patternFlag(pattern))
+		}
+	}
 	nothing := r.files+r.others+r.mirror.count() == 0
 	if nothing && r.made && r.skipped > 0 {
 		return &failure{code: exitFailed, err: fmt.Errorf("nothing was added: all of it was left out, and no archive %s was made", quoted(r.opt.archive))}

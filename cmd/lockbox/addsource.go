@@ -28,7 +28,17 @@ type pending struct {
 	old      *index.Entry    // what has its path, when it is of the same kind
 	keep     bool            // its content stays, the file is not read
 	probe    *probe          // what is stored instead; nil when nobody asks
+	reading  *reading        // of a file that is read; complete when the source is through
 }
+
+// reading is what reading a file has shown beside its bytes.
+type reading struct {
+	unsteady error // why the last reading that failed was no consistent one
+	noXattrs error // why its extended attributes are not known
+}
+
+// changed reports whether a reading before the one that is stored was not consistent.
+func (p *pending) changed() bool { return p.reading != nil && p.reading.unsteady != nil }
 
 // items yields what the walk finds, without what is never stored: temporary files of this program. Items
 // with an error are among them. A directory that cannot be listed comes once, with the reason as the second
@@ -170,11 +180,23 @@ func failing(p pathsafe.Path, err error) store.Source {
 	}
 }
 
-// countedSource tells the progress bar and the probe what is read.
+// openItem opens what the walk found. Tests put something between the walk and the opening.
+var openItem = (*hostfs.Item).Open
+
+// countedSource tells the progress bar and the probe what is read, and keeps why it cannot be relied on.
 type countedSource struct {
 	*hostfs.Source
-	bar   *progress
-	probe *probe
+	bar     *progress
+	probe   *probe
+	reading *reading
+}
+
+func (s *countedSource) Check() error {
+	err := s.Source.Check()
+	if errors.Is(err, hostfs.ErrChanged) {
+		s.reading.unsteady = err
+	}
+	return err
 }
 
 func (s *countedSource) Read(p []byte) (int, error) {

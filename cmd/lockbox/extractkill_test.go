@@ -124,7 +124,7 @@ func TestInterruptedExtraction(t *testing.T) {
 		args := []string{"extract", "a.lbx", "-d", "out", "-q", "-j", fmt.Sprint(1 + i%3)}
 		args = append(args, [][]string{{"--resume"}, {"--overwrite"}}[i%2]...)
 		switch code := stopAt(t, dir, []os.Signal{os.Interrupt, syscall.SIGTERM}[i%2], took, args...); code {
-		case 130, -1: // -1: before the program has taken the signal over, which ends it at once
+		case 130, -1: // -1: before the program has taken signals over, and before it has written anything
 			stopped++
 		case 0:
 		default:

@@ -25,6 +25,7 @@ func TestKeyFlagOnPlainArchive(t *testing.T) {
 		"copy":       {"copy", "ARCHIVE", "DIR/new"},
 		"recover":    {"recover", "ARCHIVE", "-o", "DIR/new"},
 		"info":       {"info", "ARCHIVE"},
+		"diff":       {"diff", "ARCHIVE", "DIR"},
 		"key list":   {"key", "list", "ARCHIVE"},
 		"key add":    {"key", "add", "ARCHIVE", "--recipient", "testdata/keys/age.pub"},
 		"key remove": {"key", "remove", "ARCHIVE", "1"},

@@ -9,5 +9,5 @@ func main() {
 		stderr: os.Stderr,
 		getenv: withoutSecrets(),
 	})
-	os.Exit(a.run(interruptible(), os.Args[1:]))
+	os.Exit(offFirstThread(func() int { return a.run(interruptible(), os.Args[1:]) }))
 }

@@ -45,6 +45,7 @@ func TestMain(m *testing.M) {
 	case "macos":
 		extractNames = &hostfs.NameRules{FoldCase: true, FoldForm: true, UTF8: true, Longest: 255}
 	}
+	openItem = openBetween
 	testscript.Main(m, map[string]func(){"lockbox": main, "b3sum": b3sum, "age-plugin-probe": probePlugin})
 }
 

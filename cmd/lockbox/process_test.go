@@ -274,6 +274,7 @@ func TestInterruptedStuckReader(t *testing.T) {
 	if _, err := io.ReadFull(r, make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
+	time.Sleep(100 * time.Millisecond) // signals are taken over beside the command; before that, one just kills it
 	_ = cmd.Process.Signal(os.Interrupt)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()

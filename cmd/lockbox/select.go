@@ -30,8 +30,13 @@ type selection struct {
 	roots   []pathsafe.Path // subtrees that hold all that is wanted, ascending and disjoint
 	missing []string        // literal operands that name nothing
 
-	dir       string // the last directory that was judged, and the verdict
-	dirWanted bool
+	above []verdict // of the directories above the entry that was judged last, from the top down
+}
+
+// verdict says whether an operand names dir or a directory above it.
+type verdict struct {
+	dir    string
+	wanted bool
 }
 
 // errEmptyOperand refuses "", which is more likely a variable that is not set than the top of the archive.
@@ -184,26 +189,42 @@ func (s *selection) entries() iter.Seq2[index.Entry, error] {
 	}
 }
 
-// wants reports whether an operand names p or a directory above it. Entries come in order, so the
-// verdict on their directory is mostly the last one.
+// wants reports whether an operand names p or a directory above it. Entries come in order, so that a directory is
+// judged once while all that lies in it passes, however deep that is.
 func (s *selection) wants(p pathsafe.Path) bool {
 	name := p.String()
-	wanted := s.literal[name]
-	for _, g := range s.globs {
-		wanted = g.match(name) || wanted
+	n := len(s.above)
+	for n > 0 && !liesIn(name, s.above[n-1].dir) {
+		n--
 	}
-	if up := p.Parent(); !up.IsZero() && s.wantsDir(up) {
-		return true
+	s.above = s.above[:n]
+	at, wanted := 0, false
+	if n > 0 {
+		at, wanted = len(s.above[n-1].dir)+1, s.above[n-1].wanted
 	}
-	return wanted
+	for i := at; i < len(name); i++ {
+		if name[i] == '/' {
+			wanted = s.names(name[:i], wanted)
+			s.above = append(s.above, verdict{name[:i], wanted})
+		}
+	}
+	return s.names(name, wanted)
 }
 
-func (s *selection) wantsDir(p pathsafe.Path) bool {
-	if s.dir != p.String() {
-		wanted := s.wants(p)
-		s.dir, s.dirWanted = p.String(), wanted
+func liesIn(name, dir string) bool {
+	return len(name) > len(dir) && name[len(dir)] == '/' && name[:len(dir)] == dir
+}
+
+// names reports whether an operand names path itself, or wanted is set already: then only the patterns are tried that
+// have matched nothing yet.
+func (s *selection) names(path string, wanted bool) bool {
+	wanted = wanted || s.literal[path]
+	for _, g := range s.globs {
+		if !wanted || !g.matched {
+			wanted = g.match(path) || wanted
+		}
 	}
-	return s.dirWanted
+	return wanted
 }
 
 // unmatched returns the operands that name nothing. For globs it can say so only when entries has run to

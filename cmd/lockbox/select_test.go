@@ -110,6 +110,29 @@ func TestSelection(t *testing.T) {
 	}
 }
 
+// A pattern costs each directory once, not once for each entry in it: this tree would take hours otherwise.
+func TestSelectionInDeepTree(t *testing.T) {
+	deep := strings.Repeat("d/", 2000)
+	var all []string
+	for i := 2; i <= len(deep); i += 2 {
+		all = append(all, deep[:i-1])
+	}
+	for i := range 2000 {
+		dir := fmt.Sprintf("%ss%04d", deep, i)
+		all = append(all, dir, dir+"/f.go", dir+"/f.txt")
+	}
+	s, err := newSelection(catalogueOf(t, all...), []string{"**/*.go", "**/s0007", "**/never/*"}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := chosen(t, s); len(got) != 2002 {
+		t.Errorf("%d entries are selected", len(got))
+	}
+	if got := s.unmatched(); !slices.Equal(got, []string{"**/never/*"}) {
+		t.Errorf("unmatched %q", got)
+	}
+}
+
 // The selection of any operands is what a plain reading of the rules gives.
 func TestSelectionModel(t *testing.T) {
 	component := rapid.StringMatching(`[ab*]{1,2}`)

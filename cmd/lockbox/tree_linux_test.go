@@ -35,7 +35,7 @@ func snapshot(t *testing.T, top string) map[string]string {
 		if err := unix.Lstat(name, &st); err != nil {
 			return err
 		}
-		s := fmt.Sprintf("%o %d:%d %d.%09d %v", st.Mode, st.Uid, st.Gid, st.Mtim.Sec, st.Mtim.Nsec, attributes(t, name))
+		s := fmt.Sprintf("%o %d:%d %d.%09d %v", st.Mode, st.Uid, st.Gid, st.Mtim.Sec, st.Mtim.Nsec, xattrsOf(t, name))
 		switch st.Mode & unix.S_IFMT {
 		case unix.S_IFREG:
 			if _, seen := first[st.Ino]; !seen {
@@ -60,7 +60,7 @@ func snapshot(t *testing.T, top string) map[string]string {
 	return all
 }
 
-func attributes(t *testing.T, name string) (list []string) {
+func xattrsOf(t *testing.T, name string) (list []string) {
 	t.Helper()
 	buf := make([]byte, 64<<10)
 	n, err := unix.Llistxattr(name, buf)

@@ -7,13 +7,15 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync/atomic"
 )
 
 // Filter is an ordered list of ignore rules as git knows them. The last rule that matches an entry
 // decides; an entry that no rule matches is kept. What lies in an excluded directory is excluded and
-// no rule can bring it back, because the directory is not entered. A nil Filter keeps everything.
+// no rule can bring it back, because the directory is not entered. A nil Filter keeps everything. Once its rules
+// stand it may be asked from any goroutine.
 type Filter struct {
-	rules []rule
+	rules []*rule
 }
 
 type rule struct {
@@ -21,14 +23,20 @@ type rule struct {
 	base    bool // no slash in the pattern: it is held against the last component
 	dirOnly bool
 	keep    bool
+	shown   string // the pattern as the user wrote it; "" when it comes from a file
+	matched atomic.Bool
 }
 
 // Exclude adds one pattern. A leading "!" makes it one that keeps, a leading or inner slash ties it to the
 // top, a trailing slash limits it to directories. A leading "./" is a leading slash: git gives it no meaning,
 // and people who write it mean that.
 func (f *Filter) Exclude(pattern string) error {
+	return f.exclude(pattern, pattern)
+}
+
+func (f *Filter) exclude(pattern, shown string) error {
 	p, keep := strings.CutPrefix(pattern, "!")
-	return f.add(pattern, p, keep)
+	return f.add(pattern, p, keep, shown)
 }
 
 // Include adds one pattern that keeps what earlier ones exclude.
@@ -36,11 +44,11 @@ func (f *Filter) Include(pattern string) error {
 	if strings.HasPrefix(pattern, "!") {
 		return fmt.Errorf("pattern %q: a pattern that includes cannot be negated", pattern)
 	}
-	return f.add(pattern, pattern, true)
+	return f.add(pattern, pattern, true, pattern)
 }
 
-func (f *Filter) add(shown, p string, keep bool) error {
-	r := rule{keep: keep}
+func (f *Filter) add(pattern, p string, keep bool, shown string) error {
+	r := &rule{keep: keep, shown: shown}
 	for strings.HasPrefix(p, "./") {
 		p = "/" + strings.TrimLeft(p[2:], "/")
 		if strings.HasPrefix(p, "/./") {
@@ -53,11 +61,11 @@ func (f *Filter) add(shown, p string, keep bool) error {
 	r.base = strings.IndexByte(p, '/') < 0
 	p = strings.TrimPrefix(p, "/")
 	if p == "" {
-		return fmt.Errorf("pattern %q matches nothing", shown)
+		return fmt.Errorf("pattern %q matches nothing", pattern)
 	}
 	var err error
 	if r.glob, err = compileGlob(p); err != nil {
-		return fmt.Errorf("pattern %q: %w", shown, err)
+		return fmt.Errorf("pattern %q: %w", pattern, err)
 	}
 	f.rules = append(f.rules, r)
 	return nil
@@ -80,7 +88,7 @@ func (f *Filter) ReadRules(r io.Reader) error {
 		}
 		line = bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))
 		if p := trimBlanks(string(line)); p != "" && p[0] != '#' {
-			if perr := f.Exclude(p); perr != nil {
+			if perr := f.exclude(p, ""); perr != nil {
 				return fmt.Errorf("line %d: %w", number, perr)
 			}
 		}
@@ -112,16 +120,38 @@ func (f *Filter) Excludes(path string, isDir bool) bool {
 		return false
 	}
 	base := path[strings.LastIndexByte(path, '/')+1:]
+	decided, excluded := false, false
 	for i := len(f.rules) - 1; i >= 0; i-- {
-		r := &f.rules[i]
-		if r.dirOnly && !isDir {
+		r := f.rules[i]
+		// Below the one that decides, a rule matters only while it is not known to match anything.
+		if decided && (r.shown == "" || r.matched.Load()) || r.dirOnly && !isDir {
 			continue
 		}
 		if r.base && r.glob.match(base) || !r.base && r.glob.match(path) {
-			return !r.keep
+			if r.shown != "" && !r.matched.Load() {
+				r.matched.Store(true)
+			}
+			if !decided {
+				decided, excluded = true, !r.keep
+			}
 		}
 	}
-	return false
+	return excluded
+}
+
+// Unmatched returns the patterns of Exclude and Include that matched nothing of what the filter was asked about.
+// The rules of a file are not among them: such a file is written for many trees.
+func (f *Filter) Unmatched() []string {
+	if f == nil {
+		return nil
+	}
+	var list []string
+	for _, r := range f.rules {
+		if r.shown != "" && !r.matched.Load() {
+			list = append(list, r.shown)
+		}
+	}
+	return list
 }
 
 // ExcludesTree is Excludes that looks at the directories above too, from the top down: what a walk from

@@ -182,6 +182,29 @@ func TestCompactMergesPacks(t *testing.T) {
 	w.tight(CreateOptions{Level: frames.LevelDefault})
 }
 
+// The pack of a class that is still open is folded into the first one that a merging opens, although its turn would
+// come in a later transaction.
+func TestCompactMergesTheOpenPack(t *testing.T) {
+	w := newWorld(t, 6, Options{Jobs: 1})
+	w.create(CreateOptions{Level: frames.LevelDefault})
+	r := rand.New(rand.NewPCG(6, 7))
+	for i := range 21 {
+		files := map[string][]byte{}
+		n := packTarget(frames.LevelDefault, 0) * 4 / 5 / 500
+		if i == 20 {
+			n = 2 // it stays open
+		}
+		for k := range n {
+			files[fmt.Sprintf("p%02d/f%02d", i, k)] = randomBytes(r, 500)
+		}
+		w.change(func(tx *Tx) { w.add(tx, files) })
+	}
+	if sum := w.compact(CompactOptions{batch: 32 << 10}); sum.Merged < 20 {
+		t.Errorf("%d packs merged, want 20", sum.Merged)
+	}
+	w.check()
+}
+
 // Compaction in the mix of random operations, with batches small enough for several of each kind.
 func TestModelWithCompaction(t *testing.T) {
 	seeds := uint64(10)

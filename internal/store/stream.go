@@ -162,9 +162,9 @@ type ahead struct {
 }
 
 type chunk struct {
-	data []byte  // nil: not read yet
-	buf  *[]byte // where data stands; nil for what reads a hole
-	err  error
+	buf   *[]byte // nil: not read yet, or a hole
+	empty int     // bytes of a hole
+	err   error
 }
 
 // copyParallel is CopyRange with workers. Each takes the next chunk, reads it, and if nobody is writing writes
@@ -204,11 +204,10 @@ func (c *ahead) work(ctx context.Context) {
 		c.taken, c.at = k+1, at+size
 		c.mu.Unlock()
 
-		next := chunk{data: hole[:size]} // no chunk is longer
+		next := chunk{empty: int(size)}
 		if !empty {
-			next.buf = getBuf(int(size))
-			next.data = *next.buf
-			_, next.err = c.f.read(next.data, at, true)
+			next = chunk{buf: getBuf(int(size))}
+			_, next.err = c.f.read(*next.buf, at, true)
 		}
 
 		c.mu.Lock()
@@ -226,14 +225,18 @@ func (c *ahead) write(ctx context.Context) {
 	for c.err == nil {
 		k := &c.chunks[c.given%len(c.chunks)]
 		due := *k
-		if due.data == nil {
+		data := hole[:due.empty] // no chunk is longer
+		if due.buf != nil {
+			data = *due.buf
+		}
+		if len(data) == 0 {
 			return
 		}
 		*k = chunk{}
 		c.mu.Unlock()
 		n, err := 0, due.err
 		if err == nil {
-			if n, err = c.w.Write(due.data); err == nil {
+			if n, err = c.w.Write(data); err == nil {
 				err = ctx.Err()
 			}
 		}
