@@ -90,7 +90,7 @@ func (d *differ) metadataFields(e *index.Entry, m *hostfs.Meta) (fields []string
 	if e.HasMtime && (e.MtimeSec != m.MtimeSec || e.MtimeNsec != m.MtimeNsec) && (!link || runtime.GOOS == "linux") {
 		fields = append(fields, "mtime")
 	}
-	if d.opt.owners && e.HasOwner {
+	if d.opt.owners && e.HasOwner && m.HasOwner {
 		if e.UID != m.UID {
 			fields = append(fields, "uid")
 		}
@@ -101,11 +101,15 @@ func (d *differ) metadataFields(e *index.Entry, m *hostfs.Meta) (fields []string
 	return fields
 }
 
-// sameXattrs compares extended attributes, access control lists among them, where the system has any. What is on the
-// disk and cannot be read is the comparison's error.
+// sameXattrs compares extended attributes, access control lists among them, where the system has any. An entry with neither
+// an owner nor attributes, as --reproducible stores it, says nothing of them. What is on the disk and cannot be read is
+// the comparison's error.
 func (d *differ) sameXattrs(ctx context.Context, c *comparison) (bool, error) {
 	e, it := c.entry, c.item
 	if e.Kind == index.Symlink || runtime.GOOS != "linux" && runtime.GOOS != "darwin" {
+		return true, nil
+	}
+	if !e.HasOwner && len(e.Xattrs) == 0 && e.XattrsContent == 0 {
 		return true, nil
 	}
 	if c.err = it.XattrErr; e.Kind == index.File {
