@@ -26,6 +26,7 @@ type Options struct {
 	Encoding   string // of names that do not say theirs, as IANA calls it; "" is the format's own
 	AllowLoss  bool   // take an older or partial state where the newest is damaged; Info.Notes names what was taken
 
+	MaxEntries   int64 // refuse (ErrLimit) an archive with more; 0 is no bound
 	MaxKDFMemory int64 // bytes that deriving a key may take, 0 is a default
 	MaxKDFTime   uint32
 }
