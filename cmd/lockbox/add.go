@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"lockbox/internal/hostfs"
-	"lockbox/internal/index"
 	"lockbox/internal/pathsafe"
 	"lockbox/internal/store"
 )
@@ -112,15 +111,15 @@ func newAddCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add ARCHIVE PATH... [FLAG...]",
 		Short: "store files, make the archive if it is missing",
-		Long: `Store files, directories and symbolic links, all in one transaction: whatever
+		Long: `Store files, directories, symbolic links, FIFOs and devices, all in one transaction: whatever
 happens, the archive holds all of the change or nothing of it. What is stored
 under the same path is replaced. A missing archive is made.
 
 A path is stored as given, cleaned, without a leading "/" or ".."; of "." the
 contents are stored at the top. The archive itself is never added to it. A PATH
 that is the archive (exit 3) or that a rule excludes is named and left out.
-Devices, FIFOs and sockets are named and left out (exit 3), as is a file that
-cannot be read. One that changed while it was read is read a second time, and left out when it
+Sockets are named and left out (exit 3), as is a file that cannot be read; FIFOs and
+devices are never opened. A file that changed while it was read is read a second time, and left out when it
 does not hold still then; either way it is named (exit 3). A PATH that does not exist ends the command
 before anything is changed (exit 12); a missing name in a --files-from list is
 reported and the rest is stored (exit 3). When there is nothing to add, no
@@ -130,8 +129,12 @@ Rules are those of .gitignore, held against stored paths without --to; the last 
 matches decides, and what lies in an excluded directory cannot be brought back. A hint names
 each --exclude and --include that matched nothing; rules from a file may go unused.
 
+Stored are permissions, owners by number and name, times, the user's extended
+attributes and POSIX ACLs. The names of one file (hard links) stay names of one
+file, and it is read once. Holes of a sparse file are not read.
+
 With --update a file whose size and modification time are as stored is not opened; a new
-mode is stored all the same. Whether the stored bytes are sound is for verify to say.
+mode, owner or attribute is stored all the same. Whether the stored bytes are sound is for verify to say.
 
 With --mirror the archive follows the disk: what is stored below a PATH and is no longer there
 is removed in the same transaction, and overwritten as remove does it. What a rule excludes
@@ -148,7 +151,8 @@ signed with --sign-key, padded with --padding; of an existing one these say what
 must be. "lockbox help protection" has more.
 
 With --reproducible modes become 0755 or 0644, times at most SOURCE_DATE_EPOCH
-(or 1970), and nothing depends on time, user, umask or the number of workers.`,
+(or 1970); owners, attributes, ACLs and hard links are left out, holes are stored as zeros, and
+nothing depends on time, user, umask or the number of workers.`,
 		Example: `  lockbox add backup.lbx docs photos
   lockbox add backup.lbx -C /srv/www . --to site --exclude '*.tmp'
   find . -type f -newer stamp -print0 | lockbox add backup.lbx --files-from0 -
@@ -189,6 +193,8 @@ type adder struct {
 	waiting chan pending    // what the sources under way are, in their order
 	remove  []pathsafe.Path // what has to go because a file takes a directory's place, or the reverse
 	mirror  *mirror         // finds what is gone from the disk; nil unless asked for
+	links   linker          // finds the names of one file
+	claimed map[uint64]bool // link groups that stored entries have kept
 	line    object
 	files   uint64
 	others  uint64 // directories and links
@@ -330,9 +336,10 @@ func (r *adder) feed(ctx context.Context, tx *store.Tx) error {
 	// It holds the answers for all sources that the engine can have under way at once; the sources wait when
 	// it is full.
 	r.waiting = make(chan pending, 4096)
-	err := tx.Add(ctx, r.sources(ctx), r.added)
+	added := func(got store.Added) { r.added(ctx, got) }
+	err := tx.Add(ctx, r.sources(ctx, tx), added)
 	if err == nil && r.stop == nil && r.fatal == nil && !r.stdin.IsZero() {
-		err = tx.Add(ctx, r.standardInput(ctx), r.added)
+		err = tx.Add(ctx, r.standardInput(ctx), added)
 	}
 	return err
 }
@@ -354,12 +361,4 @@ func (r *adder) failure(err error) error {
 
 func conflictFailure(err error) error {
 	return &failure{code: exitFailed, err: fmt.Errorf("nothing was changed: %w", err), hint: "--overwrite lets the new entry replace what is stored"}
-}
-
-// entryOf is what is stored of something the walk found.
-func entryOf(p pathsafe.Path, m *hostfs.Meta) index.Entry {
-	return index.Entry{
-		Path: p, Kind: index.Kind(m.Kind), Mode: m.Mode,
-		HasMtime: true, MtimeSec: m.MtimeSec, MtimeNsec: m.MtimeNsec, Size: m.Size, Target: m.Target,
-	}
 }

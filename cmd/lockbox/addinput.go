@@ -99,6 +99,8 @@ func (r *adder) gather(ctx context.Context) error {
 	}
 	r.walk.Dir, r.walk.Prefix, r.walk.Filter = r.opt.dir, prefix, filter
 	r.walk.ExcludeCaches, r.walk.OneFileSystem, r.walk.Dereference = r.opt.excludeCaches, r.opt.oneFileSystem, r.opt.dereference
+	r.walk.NoXattrs, r.walk.NoHoles, r.walk.FitSparse = r.opt.reproducible, r.opt.reproducible, fitSparse
+	r.links = linker{off: r.opt.reproducible, loose: r.opt.dereference}
 	r.walk.Jobs, r.walk.Times = r.a.jobs(), &r.walked
 	missing := false
 	for _, host := range r.opt.paths {

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"bytes"
+	"context"
 
 	"github.com/zeebo/blake3"
 
@@ -50,7 +50,7 @@ func (p *probe) digest() (d format.Digest) {
 
 // unchanged reports whether exactly what was added is stored already. The engine compares too; this is for
 // saying of which entries it is so.
-func (r *adder) unchanged(p *pending, got *store.Added) bool {
+func (r *adder) unchanged(ctx context.Context, p *pending, got *store.Added) bool {
 	if p.keep {
 		return got.Unchanged
 	}
@@ -60,14 +60,19 @@ func (r *adder) unchanged(p *pending, got *store.Added) bool {
 	now := p.probe.entry
 	if now.Kind == index.File {
 		// Where the stored content is damaged it is stored anew.
-		if now.Size = got.Bytes; now.Size > 0 && !got.Deduplicated {
+		if got.Bytes > 0 && !got.Deduplicated {
 			return false
 		}
-		d, err := r.ar.Digest(p.old)
+		if now.Sparse == nil {
+			now.Size = got.Bytes
+		}
+		data := *p.old
+		data.Sparse = nil // what was read is the data alone
+		d, err := r.ar.Digest(&data)
 		if err != nil || d != p.probe.digest() {
 			return false
 		}
 	}
 	now.Content = p.old.Content
-	return bytes.Equal(index.AppendEntry(nil, &now), index.AppendEntry(nil, p.old))
+	return r.sameRecord(ctx, now, p.old)
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // added takes note of what became of a source. The engine calls it in the order of the sources.
-func (r *adder) added(got store.Added) {
+func (r *adder) added(ctx context.Context, got store.Added) {
 	p := <-r.waiting
 	if got.Err != nil {
 		if tooManyOpen(got.Err) {
@@ -28,12 +28,15 @@ func (r *adder) added(got store.Added) {
 		r.leftOut(got.Path, p, got.Err)
 		return
 	}
+	if p.reading != nil && p.reading.noXattrs != nil {
+		p.noXattrs = p.reading.noXattrs
+	}
 	r.remove = append(r.remove, p.remove...)
 	action := "added"
 	if p.replaces {
 		action = "replaced"
 	}
-	if r.unchanged(&p, &got) {
+	if r.unchanged(ctx, &p, &got) {
 		action = "unchanged"
 	}
 	r.count(got.Path, p, got.Bytes, action)
@@ -58,9 +61,13 @@ func (r *adder) count(path pathsafe.Path, p pending, bytes int64, action string)
 		r.skipped++
 		r.a.fail(&failure{code: exitSkipped, err: fmt.Errorf("the contents of %s were left out: %w", quoted(p.host), withoutPath(p.unlisted))})
 	}
+	if p.noXattrs != nil {
+		r.skipped++
+		r.a.fail(&failure{code: exitSkipped, err: fmt.Errorf("the extended attributes of %s were left out: %w", quoted(p.host), withoutPath(p.noXattrs))})
+	}
 	if p.changed() {
 		r.a.note(exitSkipped)
-		r.a.say.Warnf("%s changed while it was read; a second reading was consistent and is stored: %v", quoted(p.host), withoutPath(*p.unsteady))
+		r.a.say.Warnf("%s changed while it was read; a second reading was consistent and is stored: %v", quoted(p.host), withoutPath(p.reading.unsteady))
 	}
 	r.actionLine(path, action, &p)
 }
@@ -72,7 +79,7 @@ func (r *adder) actionLine(path pathsafe.Path, action string, p *pending) {
 		return
 	}
 	o := r.line.begin().bytes("path", path.String()).str("action", action)
-	if p.unlisted != nil {
+	if p.unlisted != nil || p.noXattrs != nil {
 		o.bool("incomplete", true)
 	}
 	if p.changed() {

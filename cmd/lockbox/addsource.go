@@ -24,14 +24,21 @@ type pending struct {
 	replaces bool            // an entry has its path
 	remove   []pathsafe.Path // what has to go when it is stored
 	unlisted error           // why the contents of a directory are not known
+	noXattrs error           // why its extended attributes are not known
 	old      *index.Entry    // what has its path, when it is of the same kind
 	keep     bool            // its content stays, the file is not read
 	probe    *probe          // what is stored instead; nil when nobody asks
-	unsteady *error          // why the last reading that failed was no consistent one; read when the source is through
+	reading  *reading        // of a file that is read; complete when the source is through
+}
+
+// reading is what reading a file has shown beside its bytes.
+type reading struct {
+	unsteady error // why the last reading that failed was no consistent one
+	noXattrs error // why its extended attributes are not known
 }
 
 // changed reports whether a reading before the one that is stored was not consistent.
-func (p *pending) changed() bool { return p.unsteady != nil && *p.unsteady != nil }
+func (p *pending) changed() bool { return p.reading != nil && p.reading.unsteady != nil }
 
 // items yields what the walk finds, without what is never stored: temporary files of this program. Items
 // with an error are among them. A directory that cannot be listed comes once, with the reason as the second
@@ -76,7 +83,7 @@ func (r *adder) passedOver(it *hostfs.Item) bool {
 	if errors.Is(it.Err, hostfs.ErrExcluded) || errors.Is(it.Err, hostfs.ErrSelf) {
 		return !r.named[it.Host()]
 	}
-	return it.Kind == hostfs.KindFile && isTemporary(it.Path.Base())
+	return it.Kind != hostfs.KindDir && isTemporary(it.Path.Base())
 }
 
 // isTemporary recognises the names of this program's temporary files: of an archive that is being made, and
@@ -87,6 +94,7 @@ func isTemporary(name string) bool {
 		return len(digits) == 32 && err == nil
 	}
 	if rest, ok := strings.CutPrefix(name, ".lbxtmp-"); ok {
+		rest, _, _ = strings.Cut(rest, "-try") // what follows tries out what names a directory can hold
 		parts := strings.Split(rest, "-")
 		if len(parts) != 3 || len(parts[0]) != 8 {
 			return false
@@ -107,26 +115,26 @@ func (r *adder) entry(it *hostfs.Item) index.Entry {
 }
 
 // sources yields the items as sources. It ends early, with stop set, when something is in the way.
-func (r *adder) sources(ctx context.Context) iter.Seq[store.Source] {
+func (r *adder) sources(ctx context.Context, tx *store.Tx) iter.Seq[store.Source] {
 	return func(yield func(store.Source) bool) {
 		if r.stop = r.checkParents(); r.stop != nil {
 			return
 		}
 		for it, unlisted := range r.items(ctx) {
-			p := pending{host: it.Host(), kind: index.Kind(it.Kind), unlisted: unlisted}
+			p := pending{host: it.Host(), kind: index.Kind(it.Kind), unlisted: unlisted, noXattrs: it.XattrErr}
 			if tooManyOpen(it.Err) || tooManyOpen(unlisted) {
 				r.stop = exhausted(p.host, errors.Join(it.Err, unlisted))
 				return
 			}
-			src := store.Source{NoDedup: r.opt.noDedup}
+			var src store.Source
 			if it.Err != nil {
 				src = failing(it.Path, it.Err)
 			} else {
 				if r.stop = r.clash(it); r.stop != nil {
 					return
 				}
-				src.Entry = r.entry(it)
-				keep, err := r.meet(&src.Entry, &p)
+				e := r.entry(it)
+				keep, err := r.meet(&e, &p)
 				if err != nil {
 					r.stop = err
 					return
@@ -134,15 +142,7 @@ func (r *adder) sources(ctx context.Context) iter.Seq[store.Source] {
 				if keep {
 					continue
 				}
-				if p.keep = r.opt.update && upToDate(&it.Meta, p.old); p.keep {
-					src.Stored = p.old
-				} else {
-					p.probe = r.newProbe(&src.Entry, &p)
-				}
-				if it.Kind == hostfs.KindFile {
-					p.unsteady = new(error)
-					src.Open = r.opener(*it, p.probe, p.unsteady)
-				}
+				src = r.source(it, e, &p, tx)
 			}
 			r.waiting <- p
 			if !yield(src) {
@@ -183,32 +183,18 @@ func failing(p pathsafe.Path, err error) store.Source {
 // openItem opens what the walk found. Tests put something between the walk and the opening.
 var openItem = (*hostfs.Item).Open
 
-// opener opens an item for the engine.
-func (r *adder) opener(it hostfs.Item, p *probe, unsteady *error) func() (store.Reader, index.Entry, error) {
-	return func() (store.Reader, index.Entry, error) {
-		f, err := openItem(&it)
-		if err != nil {
-			return nil, index.Entry{}, err
-		}
-		e := entryOf(it.Path, &f.Meta)
-		r.repro.normalise(&e)
-		p.begin(&e)
-		return &countedSource{f, r.a.bar, p, unsteady}, e, nil
-	}
-}
-
 // countedSource tells the progress bar and the probe what is read, and keeps why it cannot be relied on.
 type countedSource struct {
 	*hostfs.Source
-	bar      *progress
-	probe    *probe
-	unsteady *error
+	bar     *progress
+	probe   *probe
+	reading *reading
 }
 
 func (s *countedSource) Check() error {
 	err := s.Source.Check()
 	if errors.Is(err, hostfs.ErrChanged) {
-		*s.unsteady = err
+		s.reading.unsteady = err
 	}
 	return err
 }
@@ -390,6 +376,12 @@ func kindWord(k index.Kind) string {
 		return "directory"
 	case index.Symlink:
 		return "symbolic link"
+	case index.FIFO:
+		return "FIFO"
+	case index.CharDevice:
+		return "character device"
+	case index.BlockDevice:
+		return "block device"
 	}
 	return k.String()
 }

@@ -16,12 +16,13 @@ import (
 // code. It does not read files, so that it takes those for replaced of which add then finds that they are unchanged.
 func TestDryRunAgrees(t *testing.T) {
 	names := []string{"a", "b", "c"}
-	kinds := []string{"file", "file", "dir", "dir", "link", "none"}
+	kinds := []string{"file", "file", "dir", "dir", "link", "name", "name", "pipe", "none"}
 	rapid.Check(t, func(rt *rapid.T) {
 		dir, err := os.MkdirTemp(t.TempDir(), "")
 		if err != nil {
 			rt.Fatal(err)
 		}
+		var files []string // to which further names are made
 		// build makes what is called name one of the kinds, or leaves it as it is.
 		var build func(name string, depth int, again bool)
 		build = func(name string, depth int, again bool) {
@@ -41,6 +42,15 @@ func TestDryRunAgrees(t *testing.T) {
 			switch kind {
 			case "file":
 				err = os.WriteFile(name, []byte(rapid.SampledFrom(names).Draw(rt, "content")), 0o644)
+				files = append(files, name)
+			case "name":
+				if err = nil; len(files) == 0 || os.Link(rapid.SampledFrom(files).Draw(rt, "first"), name) != nil {
+					err = os.WriteFile(name, nil, 0o644)
+				}
+			case "pipe":
+				if err = nil; mkfifo(name) != nil {
+					err = os.WriteFile(name, nil, 0o644)
+				}
 			case "link":
 				err = os.Symlink(rapid.SampledFrom(names).Draw(rt, "target"), name)
 			case "dir":

@@ -17,6 +17,7 @@ const (
 	exitFailed      exitCode = 1
 	exitUsage       exitCode = 2
 	exitSkipped     exitCode = 3
+	exitDiffers     exitCode = 4
 	exitAuth        exitCode = 11
 	exitMissing     exitCode = 12
 	exitForeign     exitCode = 14
@@ -28,7 +29,7 @@ const (
 // rank orders the codes for the case that several apply, the one that counts first. A failure stands before
 // what only says that something was left out, because it means that the rest was not done either.
 var rank = []exitCode{
-	exitInterrupted, exitDamaged, exitAuth, exitBusy, exitForeign, exitUsage, exitFailed, exitMissing, exitSkipped, exitOK,
+	exitInterrupted, exitDamaged, exitAuth, exitBusy, exitForeign, exitUsage, exitFailed, exitMissing, exitSkipped, exitDiffers, exitOK,
 }
 
 // worse returns the one of two codes that counts.

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"iter"
 	"math"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -25,9 +24,14 @@ type extractOptions struct {
 	dest          string
 	overwrite     bool
 	skipExisting  bool
+	resume        bool
+	renameInvalid bool
 	strip         countValue
 	noPermissions bool
 	noTimes       bool
+	sameOwner     bool
+	keepSetid     bool
+	devices       bool
 	maxSize       sizeValue
 	maxEntries    countValue
 	symlinks      choice
@@ -39,9 +43,14 @@ func (o *extractOptions) register(f *pflag.FlagSet) {
 	f.StringVarP(&o.dest, "dest", "d", ".", "the directory to write to; made when it is missing")
 	f.BoolVar(&o.overwrite, "overwrite", false, "replace existing files and links")
 	f.BoolVar(&o.skipExisting, "skip-existing", false, "leave existing files and links alone")
+	f.BoolVar(&o.resume, "resume", false, "go on with an interrupted extraction: keep existing files that have the right bytes")
+	f.BoolVar(&o.renameInvalid, "rename-invalid", false, "write names that the directory cannot hold under others")
 	f.Var(&o.strip, "strip", "drop this many leading components of every path")
 	f.BoolVar(&o.noPermissions, "no-permissions", false, "give files the modes that new files get")
 	f.BoolVar(&o.noTimes, "no-times", false, "do not restore modification times")
+	f.BoolVar(&o.sameOwner, "same-owner", false, "restore owners and groups, by name where this system knows it; mostly for root")
+	f.BoolVar(&o.keepSetid, "keep-setid", false, "restore setuid and setgid bits, and capabilities of files")
+	f.BoolVar(&o.devices, "devices", false, "make FIFOs and devices; devices mostly need root")
 	f.Var(&o.maxSize, "max-size", "refuse to write more than this in all")
 	f.Var(&o.maxEntries, "max-entries", "refuse to write more entries than this")
 	f.Var(&o.symlinks, "symlinks", "restore: as they were; inside: refuse those that lead out of the directory; skip: none")
@@ -52,6 +61,8 @@ func (o *extractOptions) validate() error {
 	switch {
 	case o.overwrite && o.skipExisting:
 		return usagef("--overwrite and --skip-existing exclude each other")
+	case o.resume && o.skipExisting:
+		return usagef("--resume compares existing files, --skip-existing does not look at them: choose one")
 	case o.dest == "":
 		return usagef("--dest is empty")
 	case o.strip.n > math.MaxInt32:
@@ -67,12 +78,31 @@ func newExtractCommand(a *app) *cobra.Command {
 		Short: "write entries to a directory",
 		Long: `Write all entries, or those that are named, to a directory. A file that exists
 already ends the command before anything is written, unless --overwrite or
---skip-existing says what to do. A file appears under its name when it is complete and
-verified, with its mode and time. Nothing is ever written through a link or
+--skip-existing says what to do, or --resume, which keeps those that are what would be
+written, after reading them, and refuses the others. A file appears under its name when it is complete and
+verified, with its metadata. Nothing is ever written through a link or
 outside of the directory. A damaged entry is named, the others are written
-(exit 15). ` + globHelp,
+(exit 15). ` + globHelp + `
+
+Restored are permissions, ACLs, times, the user's extended attributes, hard links and
+the holes of sparse files. Owners, setuid and setgid bits, capabilities, FIFOs and
+devices come back only on request, as they can do harm: --same-owner, --keep-setid,
+--devices. Without --devices, FIFOs and devices are named and left out (exit 3). What
+of an entry's metadata cannot be restored is named, and the entry written all the same
+(exit 3).
+
+Names that the directory's file system cannot hold, and names that it takes for one
+(README and readme), are found before anything is written. --rename-invalid writes
+them under other names and says so: %XX stands for a byte in hexadecimal, %~N tells names
+apart, and what is too long is cut and gets %^ and a digest of the whole. Targets of links stay as they
+are. "lockbox help names" has the rules.
+
+--max-entries counts directories that have to be made to lead to an entry, too; --max-size counts what files have
+once they are written, with their holes.`,
 		Example: `  lockbox extract backup.lbx -d restored
   lockbox extract backup.lbx docs 'photos/**/*.jpg' -d /tmp/some
+  lockbox extract backup.lbx -d restored --resume
+  sudo lockbox extract system.lbx -d /mnt --same-owner --keep-setid --devices
   lockbox extract untrusted.lbx -d out --max-size 10G --max-entries 100000 --symlinks inside`,
 		ValidArgsFunction: completeStored,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -100,9 +130,16 @@ type extractor struct {
 	// What the plan found.
 	entries  uint64
 	bytes    int64
-	skipped  uint64 // by --strip, by kind, by --symlinks skip
-	stripped uint64 // of these by --strip
-	links    map[string]string
+	skipped  uint64                        // by --strip, by kind, by --symlinks skip
+	stripped uint64                        // of these by --strip
+	kept     uint64                        // what --resume found to be there
+	links    map[string]string             // what --symlinks inside has to know: where a link is to be -> its target
+	taken    map[pathsafe.Path]index.Entry // with --strip: what goes where
+	odd      bool                          // some system refuses one of the names
+	names    *hostfs.Names
+	data     int64             // of bytes, what is no hole
+	grouped  bool              // there are hard links
+	leaders  map[uint64]leader // by link group
 	w        written
 }
 
@@ -139,153 +176,70 @@ func (r *extractor) run(ctx context.Context) error {
 	return r.report()
 }
 
-// target is where an entry goes; false when it is not extracted.
-func (r *extractor) target(e *index.Entry) (pathsafe.Path, bool) {
-	switch e.Kind {
-	case index.File, index.Dir:
-	case index.Symlink:
-		if r.opt.symlinks.value == "skip" {
-			return pathsafe.Path{}, false
-		}
-	default:
-		return pathsafe.Path{}, false
-	}
-	if r.opt.strip.n == 0 {
-		return e.Path, true
-	}
-	return e.Path.Strip(int(r.opt.strip.n))
-}
-
-// plan looks at everything that is to be written, and refuses what is too much or cannot be.
-func (r *extractor) plan(ctx context.Context) error {
-	places := make(map[pathsafe.Path]index.Entry) // only --strip can lead two entries to one place
-	r.links = make(map[string]string)
-	self := placeOf(r.opt.archive, r.opt.dest)
-	for e, err := range r.sel.entries() {
-		if err == nil && r.entries%4096 == 0 {
-			err = ctx.Err()
-		}
-		if err != nil {
-			return err
-		}
-		to, ok := r.target(&e)
-		if !ok {
-			r.skip(&e)
-			continue
-		}
-		if e.Kind != index.Dir && to.String() == self {
-			return &failure{
-				code: exitFailed, err: fmt.Errorf("nothing was written: the entry %s would take the place of the archive itself", quoted(e.Path.String())),
-				hint: "extract to another directory: --dest DIR",
-			}
-		}
-		r.entries++
-		if e.Size > math.MaxInt64-r.bytes {
-			return tooMuch("the sizes add up to more than can be")
-		}
-		r.bytes += e.Size
-		if e.Kind == index.Symlink && r.opt.symlinks.value == "inside" {
-			r.links[to.String()] = e.Target
-		}
-		if r.opt.strip.n > 0 {
-			other, taken := places[to]
-			if taken && (other.Kind != index.Dir || e.Kind != index.Dir) {
-				return &failure{
-					code: exitFailed, err: fmt.Errorf("nothing was written: with --strip %d both %s and %s would become %s",
-						r.opt.strip.n, quoted(other.Path.String()), quoted(e.Path.String()), quoted(to.String())),
-					hint: "extract them to different directories",
-				}
-			}
-			places[to] = e
-		}
-		if max := r.opt.maxEntries; max.set && r.entries > max.n {
-			return tooMuch("there are more than %d entries (--max-entries)", max.n)
-		}
-		if max := r.opt.maxSize; max.set && r.bytes > max.n {
-			return tooMuch("there are more than %d bytes (--max-size)", max.n)
-		}
-	}
-	return nil
-}
-
-// placeOf returns where the archive stands below the destination, as a stored path, or "".
-func placeOf(archive, dest string) string {
-	from, err := filepath.EvalSymlinks(archive)
-	if err != nil {
-		return ""
-	}
-	to, err := filepath.EvalSymlinks(dest)
-	if err != nil {
-		return "" // not there yet, so the archive is not in it
-	}
-	if from, err = filepath.Abs(from); err != nil {
-		return ""
-	}
-	if to, err = filepath.Abs(to); err != nil {
-		return ""
-	}
-	rel, err := filepath.Rel(to, from)
-	if err != nil || !filepath.IsLocal(rel) {
-		return ""
-	}
-	return filepath.ToSlash(rel)
-}
-
-// skip takes note of an entry that has no target. What the user did not ask to be left out is named.
-func (r *extractor) skip(e *index.Entry) {
-	r.skipped++
-	switch e.Kind {
-	case index.Symlink:
-		if r.opt.symlinks.value == "skip" {
-			return
-		}
-		r.stripped++
-		return
-	case index.File, index.Dir:
-		r.stripped++
-		return
-	}
-	r.a.note(exitSkipped)
-	r.a.say.Warnf("%s was left out: this version does not make a %s", quoted(e.Path.String()), kindWord(e.Kind))
-}
-
-func tooMuch(msg string, args ...any) error {
-	return &failure{code: exitFailed, err: fmt.Errorf("nothing was written: "+msg, args...)}
-}
-
-// write makes the directories, then the files, then the links, so that no file is ever looked up
+// write makes the directories, then the files, FIFOs and devices, then the links, so that no file is ever looked up
 // through a link that this run made.
 func (r *extractor) write(ctx context.Context) (err error) {
+	awaitSignals()
 	r.x, err = hostfs.NewExtractor(r.opt.dest, hostfs.ExtractOptions{
 		Overwrite: r.opt.overwrite, SkipExisting: r.opt.skipExisting,
-		NoPermissions: r.opt.noPermissions, NoTimes: r.opt.noTimes,
+		NoPermissions: r.opt.noPermissions, NoTimes: r.opt.noTimes, Resume: r.opt.resume, Names: extractNames,
+		SameOwner: r.opt.sameOwner, KeepSetid: r.opt.keepSetid, Lost: r.w.lose,
 	})
 	if err != nil {
 		return fmt.Errorf("cannot write to %s: %w", quoted(r.opt.dest), withoutPath(err))
 	}
 	r.w.x = r.x
 	defer r.w.flush(r.a)
-	ended := false
+	begun, ended := false, false
 	defer func() {
-		if !ended {
+		switch {
+		case !begun:
+			r.x.Withdraw()
+		case !ended:
 			r.w.abort()
 			r.x.Abort()
 		}
 	}()
+	if err := r.checkNames(); err != nil {
+		return err
+	}
 	if err := r.preflight(); err != nil {
 		return err
 	}
-	r.a.startProgress("extracting", r.bytes)
+	if r.opt.resume {
+		if err := r.resume(ctx); err != nil {
+			return err
+		}
+	}
+	if err := r.findLeaders(ctx); err != nil {
+		return err
+	}
+	begun = true
+	r.reportRenames()
+	r.a.startProgress("extracting", r.data)
 	defer r.a.endProgress()
 	r.w.bar = r.a.bar
 	if err := r.each(ctx, index.Dir, r.x.Mkdir); err != nil {
 		return err
 	}
-	if err := r.ar.Bulk(ctx, r.wanted(ctx, index.File), r.piece); err != nil {
+	if r.kept > 0 {
+		if err := r.restoreKept(ctx); err != nil {
+			return err
+		}
+	}
+	if err := r.writeFiles(ctx); err != nil {
 		return err
 	}
 	if n := r.w.unfinished(); n > 0 {
 		return fmt.Errorf("%d files did not come whole", n)
+	}
+	for _, kind := range []index.Kind{index.FIFO, index.CharDevice, index.BlockDevice} {
+		if !r.opt.devices {
+			break
+		}
+		if err := r.each(ctx, kind, r.x.Special); err != nil {
+			return err
+		}
 	}
 	resolve := r.linkCheck()
 	err = r.each(ctx, index.Symlink, func(p pathsafe.Path, m hostfs.Meta) error {
@@ -371,7 +325,11 @@ func (r *extractor) each(ctx context.Context, kind index.Kind, fn func(pathsafe.
 			return err
 		}
 		to, _ := r.target(&e)
-		if err := fn(to, r.meta(&e)); err != nil {
+		m, err := r.wholeMeta(ctx, &e)
+		if err == nil {
+			err = fn(to, m)
+		}
+		if err != nil {
 			if err := r.w.failed(&e, err); err != nil {
 				return err
 			}
@@ -382,21 +340,8 @@ func (r *extractor) each(ctx context.Context, kind index.Kind, fn func(pathsafe.
 	return ctx.Err()
 }
 
-// meta is what the host gets of an entry.
-func (r *extractor) meta(e *index.Entry) hostfs.Meta {
-	m := hostfs.Meta{
-		Kind: hostfs.Kind(e.Kind), Mode: e.Mode, MtimeSec: e.MtimeSec, MtimeNsec: e.MtimeNsec,
-		Size: e.Size, Target: e.Target,
-	}
-	if !e.HasMtime {
-		now := r.a.now()
-		m.MtimeSec, m.MtimeNsec = now.Unix(), uint32(now.Nanosecond())
-	}
-	return m
-}
-
 // piece writes a verified part of a file.
-func (r *extractor) piece(p store.Piece) error {
+func (r *extractor) piece(ctx context.Context, p store.Piece) error {
 	to, _ := r.target(p.Entry)
-	return r.w.piece(to, r.meta(p.Entry), p)
+	return r.w.piece(to, func() (hostfs.Meta, error) { return r.wholeMeta(ctx, p.Entry) }, p)
 }

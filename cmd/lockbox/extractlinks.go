@@ -29,7 +29,7 @@ func (r *extractor) linkCheck() func(pathsafe.Path, string) error {
 		t, err := os.Readlink(filepath.Join(r.opt.dest, filepath.FromSlash(p)))
 		return t, err == nil
 	}
-	planned := func(p string) (string, bool) { t, ok := r.links[p]; return t, ok }
+	planned := func(p string) (string, bool) { t, ok := r.links[r.names.Key(p)]; return t, ok }
 	return func(p pathsafe.Path, target string) error {
 		if leadsOut(p.Parent().String(), target, onDisk, planned) {
 			return fmt.Errorf("%w: its target is %s", errLeadsOut, quoted(target))

@@ -18,8 +18,11 @@ func (r *extractor) report() error {
 		return nil
 	}
 	left := ""
+	if r.kept > 0 {
+		left = fmt.Sprintf(", %s kept", plural(r.kept, "entry", "entries"))
+	}
 	if n := r.skipped + r.existing(); n > 0 {
-		left = fmt.Sprintf(", %s skipped", plural(n, "entry", "entries"))
+		left += fmt.Sprintf(", %s skipped", plural(n, "entry", "entries"))
 	}
 	_, err := fmt.Fprintf(r.a.out, "extracted %s, %s, to %s%s\n", plural(r.w.entries, "entry", "entries"), humanBytes(r.w.bytes), pathsafe.Quote(r.opt.dest), left)
 	return err
@@ -27,7 +30,7 @@ func (r *extractor) report() error {
 
 // existing counts what --skip-existing left alone.
 func (r *extractor) existing() uint64 {
-	return r.entries - min(r.entries, r.w.entries+uint64(len(r.w.faults)))
+	return r.entries - min(r.entries, r.w.entries+r.kept+uint64(len(r.w.faults)))
 }
 
 // reportJSON says of every entry what became of it, in the archive's order.
@@ -42,16 +45,25 @@ func (r *extractor) reportJSON() error {
 			return err
 		}
 		action := "extracted"
-		if to, ok := r.target(&e); !ok || r.x != nil && r.x.Skipped(to) {
+		to, ok := r.target(&e)
+		switch {
+		case !ok:
 			action = "skipped"
-		} else if r.w.faults[e.Path] != nil {
+		case r.w.faults[e.Path] != nil:
 			action = "failed"
+		case r.x.Skipped(to) && r.opt.resume:
+			action = "kept"
+		case r.x.Skipped(to):
+			action = "skipped"
 		}
-		if _, err := r.a.out.Write(o.begin().bytes("path", e.Path.String()).str("action", action).line()); err != nil {
+		if _, err := r.a.out.Write(r.renamedFrom(o.begin(), &e).str("action", action).line()); err != nil {
 			return err
 		}
 	}
 	o.begin().open("summary").uint("entries", r.w.entries).int("bytes", r.w.bytes).uint("stored", r.ar.Counters().BytesRead)
+	if r.opt.resume {
+		o.uint("kept", r.kept)
+	}
 	o.uint("skipped", r.skipped+r.existing()).uint("failed", uint64(len(r.w.faults)))
 	_, err = r.a.out.Write(o.uint("generation", in.Generation).str("root", in.Root.String()).close().line())
 	return err

@@ -24,6 +24,7 @@ type written struct {
 	mu      sync.Mutex
 	parts   map[*index.Entry]*partial
 	faults  map[pathsafe.Path]error // by stored path
+	lost    map[string]error        // by the path below the destination: what was not restored
 	entries uint64
 	bytes   int64
 }
@@ -40,6 +41,7 @@ type partial struct {
 func (w *written) init() {
 	w.parts = make(map[*index.Entry]*partial)
 	w.faults = make(map[pathsafe.Path]error)
+	w.lost = make(map[string]error)
 }
 
 func (w *written) count(bytes int64) {
@@ -76,6 +78,17 @@ func (w *written) flush(a *app) {
 		}
 		a.fail(fmt.Errorf("%s %s: %w", quoted(p.String()), what, err))
 	}
+	for _, p := range slices.Sorted(maps.Keys(w.lost)) {
+		a.note(exitSkipped)
+		a.say.Warnf("%s was extracted, but without what could not be restored: %v", quoted(p), w.lost[p])
+	}
+}
+
+// lose takes note of metadata that could not be restored.
+func (w *written) lose(path string, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lost[path] = err
 }
 
 // abort drops the files that are not complete.
@@ -97,10 +110,14 @@ func (p *partial) drop() error {
 }
 
 // piece writes one part.
-func (w *written) piece(to pathsafe.Path, m hostfs.Meta, p store.Piece) error {
+func (w *written) piece(to pathsafe.Path, meta func() (hostfs.Meta, error), p store.Piece) error {
 	whole := p.Off == 0 && int64(len(p.Data)) == p.Entry.Size
 	if p.Err == nil && whole {
-		if err := w.x.WriteFile(to, m, p.Data); err != nil {
+		m, err := meta()
+		if err == nil {
+			err = w.x.WriteFile(to, m, p.Data)
+		}
+		if err != nil {
 			return w.failed(p.Entry, err)
 		}
 		w.bar.add(int64(len(p.Data)))
@@ -110,13 +127,13 @@ func (w *written) piece(to pathsafe.Path, m hostfs.Meta, p store.Piece) error {
 	w.mu.Lock()
 	f := w.parts[p.Entry]
 	if f == nil {
-		f = &partial{left: p.Entry.Size}
+		f = &partial{left: p.Entry.DataSize()}
 		w.parts[p.Entry] = f
 	}
 	w.mu.Unlock()
 	err := p.Err
 	if err == nil {
-		err = f.begin(w.x, to, m)
+		err = f.begin(w.x, to, meta)
 	}
 	if err == nil {
 		err = f.write(p.Data, p.Off)
@@ -149,11 +166,19 @@ func (w *written) unfinished() (n int) {
 }
 
 // begin opens the file for the first of its parts.
-func (p *partial) begin(x *hostfs.Extractor, to pathsafe.Path, m hostfs.Meta) (err error) {
+func (p *partial) begin(x *hostfs.Extractor, to pathsafe.Path, meta func() (hostfs.Meta, error)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.out == nil && !p.over {
-		p.out, err = x.File(to, m)
+	if p.out != nil || p.over {
+		return nil
+	}
+	m, err := meta()
+	if err != nil {
+		return err
+	}
+	out, err := x.File(to, m)
+	if err == nil {
+		p.out = out
 	}
 	return err
 }

@@ -246,7 +246,7 @@ func TestDeadMount(t *testing.T) {
 	for _, args := range [][]string{{"a.lbx", "-j", "1"}, {"a.lbx", "-j", "4"}, {"a.lbx", "--dry-run"}, {"a.lbx", "--no-replace"}, {"new.lbx"}, {"new.lbx", "--reproducible"}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			t.Parallel()
-			const most = 40
+			const most = 56
 			through := make([]bool, most)
 			var all sync.WaitGroup
 			for n := range most {

@@ -64,8 +64,10 @@ var topics = []topic{
 	{"exit-codes", "what the exit code says", `0    done, all of it
 1    failed: input, output, a full disk, refused
 2    wrong usage
-3    done, but some inputs were skipped or changed while they were read; each
+3    done, but some inputs were skipped or changed while they were read, some
+     metadata could not be restored, or "diff" could not compare something; each
      was named
+4    "diff" found differences
 11   no key or the wrong one, to open an encrypted archive or to change a signed
      one; a signature that is missing, does not verify or is not by a key of
      --signer; not the state given by --expect-root
@@ -76,7 +78,7 @@ var topics = []topic{
 130  interrupted; when the change was committed already, the command finishes
      instead and ends in 0
 
-When several apply, 130 comes first, then 15, 11, 16, 14, 1, 12 and 3. A closed pipe
+When several apply, 130 comes first, then 15, 11, 16, 14, 1, 12, 3 and 4. A closed pipe
 on standard output (lockbox list a.lbx | head) is not a failure.
 `},
 	{"formats", "what can be read and written", `This program reads and writes one format, version 1, which FORMAT.md specifies down
@@ -119,6 +121,30 @@ opened, whole. A second writer waits for the first (--lock-timeout). When tidyin
 a commit fails, the command warns and ends with 0: the next change finishes it.
 
 All this rests on a disk that keeps what it has acknowledged.
+`},
+	{"names", "names that a system cannot hold, and what is written instead", `A stored name is any bytes but / and NUL. Not every file system can hold all of them:
+Windows reserves CON, NUL, COM1 and others, refuses < > : " | ? * \ and control
+characters, and drops dots and blanks at the end; macOS wants UTF-8; most end at 255
+bytes or characters. Some take README and readme, or the composed and the decomposed form
+of an accented letter, for one name.
+
+"lockbox extract" finds out what the directory can hold by making a few files with
+temporary names in it, and looks at all names before it writes anything. What cannot
+be is named, and nothing is written (exit 1). A directory below it on another
+file system may have other rules; what fails there is named when it does.
+
+With --rename-invalid such names are written as others, and each is reported (with --json,
+"renamed_from" has the stored path):
+
+  %3A     a byte in hexadecimal, here a colon; so is the percent sign itself
+          (%25) where it would be taken for the beginning of one of these
+  %~2     before the extension: nothing; it tells two names apart
+  %^...   and 32 digits, before the extension: the name was too long and part of
+          it is missing; they are the first of its SHA-256
+
+Replacing the first form and dropping the second gives the stored name back; for the third
+"lockbox list -0" has it. Different names never become one. The target of a link stays as
+it is stored, even where it was renamed.
 `},
 	{"protection", "encrypting, signing and padding an archive", `Protection is chosen when an archive is made, with create or the first add, and stays.
 

@@ -26,6 +26,7 @@ func TestKeyFlagOnPlainArchive(t *testing.T) {
 		"recover":    {"recover", "ARCHIVE", "-o", "DIR/new"},
 		"info":       {"info", "ARCHIVE"},
 		"export":     {"export", "ARCHIVE", "--format", "tar", "-o", "DIR/new"},
+		"diff":       {"diff", "ARCHIVE", "DIR"},
 		"key list":   {"key", "list", "ARCHIVE"},
 		"key add":    {"key", "add", "ARCHIVE", "--recipient", "testdata/keys/age.pub"},
 		"key remove": {"key", "remove", "ARCHIVE", "1"},

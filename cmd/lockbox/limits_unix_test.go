@@ -4,10 +4,13 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -51,4 +54,44 @@ func TestTooManyOpenFiles(t *testing.T) {
 	if got := files(t, dir); strings.Contains(got, "new.lbx") || strings.Contains(got, ".lockbox-") {
 		t.Errorf("stray files: %s", got)
 	}
+}
+
+// Situation 22: a gigabyte that is a few bytes in the archive passes through a small part of it in memory.
+func TestMemoryOfABomb(t *testing.T) {
+	const size, most = 1 << 30, 512 << 20
+	dir := t.TempDir()
+	add := command(t, dir, "add", "a.lbx", "-", "--stdin-name", "zeros")
+	add.Stdin = io.LimitReader(zeros{}, size)
+	if out, err := add.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	cat := command(t, dir, "cat", "a.lbx", "zeros")
+	var n count
+	cat.Stdout = &n
+	if err := cat.Run(); err != nil || n != size {
+		t.Fatalf("%d bytes, %v", n, err)
+	}
+	for _, cmd := range []*exec.Cmd{add, cat} {
+		used := cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss
+		if runtime.GOOS != "darwin" {
+			used <<= 10 // it counts in kilobytes elsewhere
+		}
+		if used > most {
+			t.Errorf("%s took %d bytes of memory", cmd.Args[1], used)
+		}
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+type count int64
+
+func (c *count) Write(p []byte) (int, error) {
+	*c += count(len(p))
+	return len(p), nil
 }

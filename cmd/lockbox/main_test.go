@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +21,7 @@ import (
 	"github.com/zeebo/blake3"
 	"github.com/zeebo/xxh3"
 
+	"lockbox/internal/hostfs"
 	"lockbox/internal/seal"
 )
 
@@ -34,6 +36,14 @@ func TestMain(m *testing.M) {
 	if os.Getenv("LOCKBOX_TEST_TERMINAL") == "" {
 		// Whoever runs the tests at a terminal must not be asked.
 		openTerminal = func() (terminal, error) { return nil, errNoTerminal }
+	}
+	switch os.Getenv("LOCKBOX_TEST_NAMES") {
+	case "windows":
+		extractNames = &hostfs.NameRules{
+			FoldCase: true, UTF8: true, Refused: `<>:"|?*\`, Control: true, Trailing: true, Devices: true, Longest: 255, Units: true,
+		}
+	case "macos":
+		extractNames = &hostfs.NameRules{FoldCase: true, FoldForm: true, UTF8: true, Longest: 255}
 	}
 	openItem = openBetween
 	testscript.Main(m, map[string]func(){"lockbox": main, "b3sum": b3sum, "age-plugin-probe": probePlugin})
@@ -81,10 +91,12 @@ func TestScript(t *testing.T) {
 			case "devfull":
 				_, err := os.Stat("/dev/full")
 				return err == nil, nil
+			case "xattrs":
+				return takesXattrs(), nil
 			}
 			return false, errors.New("unknown condition " + cond)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+		Cmds: withMetaCommands(map[string]func(*testscript.TestScript, bool, []string){
 			"exits":    cmdExits,
 			"flip":     cmdFlip,
 			"truncate": cmdTruncate,
@@ -102,8 +114,13 @@ func TestScript(t *testing.T) {
 			"flipin":    cmdFlipIn,
 			"unbase64":  cmdUnbase64,
 			"empty":     cmdEmpty,
-		},
+		}),
 	})
+}
+
+func withMetaCommands(cmds map[string]func(*testscript.TestScript, bool, []string)) map[string]func(*testscript.TestScript, bool, []string) {
+	maps.Copy(cmds, metaCommands)
+	return cmds
 }
 
 // copyKeys gives a script the keys in testdata/keys, which protect nothing but tests.

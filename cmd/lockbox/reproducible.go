@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 
 	"github.com/zeebo/blake3"
@@ -40,6 +41,9 @@ func (r *reproducible) normalise(e *index.Entry) {
 	if r == nil {
 		return
 	}
+	e.HasOwner, e.UID, e.GID, e.User, e.Group, e.Xattrs = false, 0, 0, "", "", nil
+	e.HasBirth, e.BirthSec, e.BirthNsec = false, 0, 0
+	e.HasWinAttrs, e.WinAttrs, e.HasBSDFlags, e.BSDFlags = false, 0, false, 0
 	switch {
 	case e.Kind == index.Symlink:
 		e.Mode = 0o777 // systems disagree on the modes of links, and ignore them
@@ -108,6 +112,10 @@ func (r *adder) seed(ctx context.Context, so store.Options, exists bool) (io.Rea
 		w.number(uint64(e.MtimeNsec))
 		w.number(uint64(e.Size))
 		w.text(e.Target)
+		if e.HasDevice {
+			w.number(e.Major)
+			w.number(e.Minor)
+		}
 	}
 	w.text(r.stdin.String())
 	return h.Digest(), ctx.Err()
@@ -177,7 +185,7 @@ func (r *adder) predict(ctx context.Context) error {
 	r.startMirror()
 	defer r.mirror.close()
 	for it, unlisted := range r.items(ctx) {
-		p := pending{host: it.Host(), kind: index.Kind(it.Kind), unlisted: unlisted}
+		p := pending{host: it.Host(), kind: index.Kind(it.Kind), unlisted: unlisted, noXattrs: it.XattrErr}
 		if tooManyOpen(it.Err) || tooManyOpen(unlisted) {
 			return exhausted(p.host, errors.Join(it.Err, unlisted))
 		}
@@ -197,7 +205,7 @@ func (r *adder) predict(ctx context.Context) error {
 			continue
 		}
 		r.remove = append(r.remove, p.remove...)
-		if p.keep = r.stays(it, &e, p.old); p.keep {
+		if p.keep = r.stays(ctx, it, e, &p); p.keep {
 			r.kept++
 			r.count(e.Path, p, e.Size, "unchanged")
 			continue
@@ -228,18 +236,38 @@ func (r *adder) predict(ctx context.Context) error {
 }
 
 // stays reports whether an item is certain to be what is stored already. Of a file that shows without reading it
-// only where --update trusts its size and time; directories and links have nothing to read.
-func (r *adder) stays(it *hostfs.Item, e, old *index.Entry) bool {
-	file := e.Kind == index.File
+// only where --update trusts its size and time; what is no file has nothing to read.
+func (r *adder) stays(ctx context.Context, it *hostfs.Item, e index.Entry, p *pending) (same bool) {
+	old, file := p.old, e.Kind == index.File
+	if r.links.several(it) {
+		f := r.links.other(it)
+		if f == nil {
+			e.LinkGroup = math.MaxUint64 // a new one, which may turn out to be the stored one
+			defer func() {
+				group := uint64(0)
+				if same {
+					group = old.LinkGroup
+				}
+				r.links.begin(it, group)
+			}()
+		} else if f.group == 0 || old == nil || old.LinkGroup != f.group {
+			return false
+		} else {
+			e.LinkGroup = f.group
+		}
+	}
 	if old == nil || file && !(r.opt.update && upToDate(&it.Meta, old)) || !file && r.opt.noDedup {
 		return false
 	}
-	now := *e
-	now.Content = old.Content
+	e.Content = old.Content
 	if file {
-		now.Sparse, now.Unknown = old.Sparse, old.Unknown
+		e.Sparse, e.Unknown = old.Sparse, old.Unknown
+		r.loadXattrs(it, &e, p)
 	}
-	return bytes.Equal(index.AppendEntry(nil, &now), index.AppendEntry(nil, old))
+	if e.LinkGroup != 0 && e.LinkGroup == old.LinkGroup {
+		return bytes.Equal(index.AppendEntry(nil, &e), index.AppendEntry(nil, old))
+	}
+	return r.sameRecord(ctx, e, old)
 }
 
 // predicted is what would be done to an entry. Whether a file is unchanged shows only when it is read.

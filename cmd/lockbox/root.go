@@ -40,6 +40,7 @@ var commandMakers = []struct {
 	{[]string{"cat"}, newCatCommand},
 	{[]string{"list", "ls"}, newListCommand},
 	{[]string{"verify"}, newVerifyCommand},
+	{[]string{"diff"}, newDiffCommand},
 	{[]string{"recover"}, newRecoverCommand},
 	{[]string{"migrate"}, newMigrateCommand},
 	{[]string{"export"}, newExportCommand},

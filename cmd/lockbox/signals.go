@@ -33,17 +33,21 @@ func offFirstThread(fn func() int) int {
 // stands that by its design. A closed pipe gives write errors instead of a signal. A SIGHUP that is ignored,
 // as nohup has it, stays so.
 //
-// Nobody waits until the signals are taken over, a tenth of the time of a short command: one that comes
-// before ends the process, as it would have a moment earlier.
+// A command that may leave a temporary file behind calls awaitSignals first. The others do not wait until the signals are
+// taken over, a tenth of the time of a short command: one that comes before ends the process, as it would have a
+// moment earlier.
 func interruptible() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	signal.Ignore(syscall.SIGPIPE)
+	taken := make(chan struct{})
+	signalsTaken = taken
 	go func() {
 		ch := make(chan os.Signal, 4)
 		signal.Notify(ch, os.Interrupt, syscall.SIGTERM)
 		if !signal.Ignored(syscall.SIGHUP) {
 			signal.Notify(ch, syscall.SIGHUP)
 		}
+		close(taken)
 		var first time.Time
 		for range ch {
 			cancel()
@@ -55,6 +59,16 @@ func interruptible() context.Context {
 		}
 	}()
 	return ctx
+}
+
+// signalsTaken is closed when signals end the context instead of the process; nil where nobody has asked for that.
+var signalsTaken <-chan struct{}
+
+// awaitSignals returns when a signal no longer ends the process on the spot.
+func awaitSignals() {
+	if signalsTaken != nil {
+		<-signalsTaken
+	}
 }
 
 // leaveWhenStuck is for commands that change nothing, and for the time in which others have not begun to: when they do

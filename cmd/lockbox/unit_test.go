@@ -56,7 +56,7 @@ func TestCodeOf(t *testing.T) {
 }
 
 func TestWorse(t *testing.T) {
-	order := []exitCode{130, 15, 11, 16, 12, 3, 0} // the documented one
+	order := []exitCode{130, 15, 11, 16, 12, 3, 4, 0} // the documented one
 	for i, a := range order {
 		for _, b := range order[i:] {
 			if worse(a, b) != a || worse(b, a) != a {
@@ -251,14 +251,16 @@ func TestIsTemporary(t *testing.T) {
 		".lockbox-0123456789abcdef0123456789abcdef":  true,
 		".lockbox-0123456789abcdef0123456789abcdeg":  false,
 		".lockbox-0123456789abcdef0123456789abcdef0": false,
-		".lockbox-notes":            false,
-		"lockbox":                   false,
-		".lbxtmp-0123abcd-12-3":     true,
-		".lbxtmp-0123abcd-12":       false,
-		".lbxtmp-0123abcd-12-3-4":   false,
-		".lbxtmp-0123abcx-12-3":     false,
-		"x.lbxtmp-0123abcd-12-3":    false,
-		".lbxtmp-0123abcd-twelve-3": false,
+		".lockbox-notes":              false,
+		"lockbox":                     false,
+		".lbxtmp-0123abcd-12-3":       true,
+		".lbxtmp-0123abcd-12":         false,
+		".lbxtmp-0123abcd-12-3-4":     false,
+		".lbxtmp-0123abcd-12-3-try:x": true,
+		".lbxtmp-0123abcd-12-try:x":   false,
+		".lbxtmp-0123abcx-12-3":       false,
+		"x.lbxtmp-0123abcd-12-3":      false,
+		".lbxtmp-0123abcd-twelve-3":   false,
 	} {
 		if got := isTemporary(name); got != want {
 			t.Errorf("%q: %v", name, got)

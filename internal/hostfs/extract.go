@@ -17,19 +17,29 @@ import (
 )
 
 // ExtractOptions says how an Extractor treats what is there and what it restores. The zero value
-// replaces nothing and restores permissions and times, the sticky bit among them, but no setuid or setgid
-// bit.
+// replaces nothing and restores permissions, access control lists and times, the sticky bit and the user's extended
+// attributes among them, but no owner, no setuid or setgid bit and no capability.
 type ExtractOptions struct {
 	Overwrite     bool // replace files and links, never directories
 	SkipExisting  bool // leave existing files and links alone
 	NoPermissions bool // modes as the system gives them to new files
 	NoTimes       bool
-	KeepSetid     bool // restore setuid and setgid bits
+	SameOwner     bool       // restore owners: by name where the system knows it, else by number
+	KeepSetid     bool       // restore setuid and setgid bits, and capabilities of files
+	Resume        bool       // let the caller compare existing files and links with what is to be there
+	Names         *NameRules // what names the destination can hold; nil to try it out
+
+	// Lost, if not nil, is told what of an entry's metadata could not be restored; the entry is written all the
+	// same. It may be called by several goroutines at once.
+	Lost func(path string, err error)
 }
 
 func (o ExtractOptions) validate() error {
 	if o.Overwrite && o.SkipExisting {
 		return errors.New("existing files can be overwritten or skipped, not both")
+	}
+	if o.Resume && o.SkipExisting {
+		return errors.New("existing files can be compared or skipped, not both")
 	}
 	return nil
 }
@@ -43,6 +53,7 @@ type Extractor struct {
 	dirs  *dirCache[string] // by stored path, "" is the destination
 	top   *cached[string]   // held open to the end: the path may lead elsewhere by then
 	fresh bool              // the destination was made just now
+	tops  []string          // the directories that were made for it, the outermost last
 	anon  bool              // temporary files need no name
 
 	finished atomic.Bool
@@ -51,7 +62,13 @@ type Extractor struct {
 	made    map[string]bool // directories that are this run's to finish
 	found   map[string]bool // those of them that existed before
 	final   map[string]Meta // what Finish gives them
-	skipped map[string]bool // of Preflight
+	skipped map[string]bool // of Preflight and Keep
+	origins map[string]origin
+	owners  ownerIDs
+
+	existing map[string]bool     // of Preflight with Resume
+	kept     map[string]identity // of Keep
+	replace  map[string]bool     // of Replace
 
 	// live guards the temporary names. Whoever creates one or gives a file its final name holds it for
 	// reading, so that after Abort there is none and none will come.
@@ -69,9 +86,11 @@ func NewExtractor(dest string, opt ExtractOptions) (*Extractor, error) {
 	x := &Extractor{
 		opt: opt, host: dest,
 		made: make(map[string]bool), found: make(map[string]bool), final: make(map[string]Meta), skipped: make(map[string]bool),
+		origins: make(map[string]origin), existing: make(map[string]bool), kept: make(map[string]identity), replace: make(map[string]bool),
 		temps: make(map[string]*cached[string]),
 	}
 	if _, err := os.Stat(dest); errors.Is(err, fs.ErrNotExist) {
+		x.tops = missing(dest)
 		if err := os.MkdirAll(dest, 0o777); err != nil {
 			return nil, err
 		}
@@ -91,6 +110,17 @@ func NewExtractor(dest string, opt ExtractOptions) (*Extractor, error) {
 		removeStale(x.top.dir)
 	}
 	return x, nil
+}
+
+// missing returns dir and the directories above it that do not exist, dir first.
+func missing(dir string) (list []string) {
+	for {
+		if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+			return list
+		}
+		list = append(list, dir)
+		dir = filepath.Dir(dir)
+	}
 }
 
 // canLink tries out whether a file without a name can get one here. That needs a file system and a
@@ -159,6 +189,9 @@ func splitPath(p string) (parent, base string) {
 func (x *Extractor) openDir(path string) (*dir, error) {
 	if path == "" {
 		d, err := openTop(x.host)
+		if err == nil {
+			d.findDefaults()
+		}
 		return d, x.fail("open", path, err)
 	}
 	parent, base := splitPath(path)
@@ -188,6 +221,7 @@ func (x *Extractor) openDir(path string) (*dir, error) {
 		}
 		return nil, x.fail("open", path, err)
 	}
+	d.findDefaults()
 	if !x.fresh {
 		x.mu.Lock()
 		found := !x.made[path] || x.found[path]
@@ -227,8 +261,8 @@ func (x *Extractor) restored(m Meta) Meta {
 	return m
 }
 
-// Mkdir makes a directory, or uses the one that is there. Its mode and time are set by Finish; those of
-// one that was there before only with Overwrite.
+// Mkdir makes a directory, or uses the one that is there. Its metadata is set by Finish; that of
+// one that was there before only with Overwrite or Resume.
 func (x *Extractor) Mkdir(path pathsafe.Path, m Meta) error {
 	up, base, err := x.place(path)
 	if err != nil {
@@ -237,6 +271,7 @@ func (x *Extractor) Mkdir(path pathsafe.Path, m Meta) error {
 	defer x.dirs.release(up)
 	p := path.String()
 	m = x.restored(m)
+	m.Kind = KindDir
 	perm := uint32(0o700) // nobody looks in before the final mode says who may
 	if x.opt.NoPermissions {
 		perm = 0o777
@@ -260,7 +295,7 @@ func (x *Extractor) Mkdir(path pathsafe.Path, m Meta) error {
 		x.mu.Lock()
 		made := x.made[p]
 		x.mu.Unlock()
-		if !made && !x.opt.Overwrite {
+		if !made && !x.opt.Overwrite && !x.opt.Resume {
 			return nil
 		}
 		if !made {
@@ -289,34 +324,10 @@ func (x *Extractor) unlock(path string, there Meta) error {
 	}
 	defer x.dirs.release(d)
 	there.Mode |= 0o700
-	return x.fail("unlock", path, d.finish(&there, false, true))
+	return x.fail("unlock", path, d.object().chmod(there.Mode))
 }
 
-// Symlink makes a link to m.Target, which is not looked at.
-func (x *Extractor) Symlink(path pathsafe.Path, m Meta) error {
-	d, base, err := x.place(path)
-	if err != nil {
-		return err
-	}
-	defer x.dirs.release(d)
-	x.live.RLock()
-	defer x.live.RUnlock()
-	if x.aborted.Load() {
-		return x.fail("link", path.String(), ErrAborted)
-	}
-	err = d.symlink(m.Target, base, &m, x.opt.NoTimes)
-	if errors.Is(err, fs.ErrExist) && x.opt.Overwrite {
-		temp := tempName()
-		if err = d.symlink(m.Target, temp, &m, x.opt.NoTimes); err == nil {
-			if err = d.move(temp, base, true); err != nil {
-				_ = d.remove(temp)
-			}
-		}
-	}
-	return x.fail("link", path.String(), err)
-}
-
-// Finish gives the directories their modes and times, those that lie deepest first, and closes all. It
+// Finish gives the directories their metadata, those that lie deepest first, and closes all. It
 // does all it can and returns the first errors.
 func (x *Extractor) Finish() error {
 	if x.aborted.Load() {
@@ -332,8 +343,8 @@ func (x *Extractor) Finish() error {
 
 func (x *Extractor) finishDirs() error {
 	x.mu.Lock()
-	final := x.final
-	x.final = make(map[string]Meta)
+	final, found := x.final, x.found
+	x.final, x.found = make(map[string]Meta), make(map[string]bool)
 	x.mu.Unlock()
 	// A path begins with those of the directories above it, so that it stands before them in descending
 	// order.
@@ -342,7 +353,7 @@ func (x *Extractor) finishDirs() error {
 		m := final[p]
 		d, err := x.dirs.acquire(p)
 		if err == nil {
-			err = x.fail("restore", p, d.finish(&m, x.opt.NoPermissions, x.opt.NoTimes))
+			err = x.fail("restore", p, x.restore(d.object(), p, &m, d.inherits || found[p]))
 			x.dirs.release(d)
 		}
 		if err != nil && len(errs) < 8 {
@@ -369,6 +380,14 @@ func (x *Extractor) Abort() {
 	x.close()
 }
 
+// Withdraw is Abort before anything was extracted: directories that were made for the destination itself go, too.
+func (x *Extractor) Withdraw() {
+	x.Abort()
+	for _, dir := range x.tops {
+		_ = os.Remove(dir) // only when it is empty
+	}
+}
+
 func (x *Extractor) close() {
 	x.mu.Lock()
 	top := x.top
@@ -378,21 +397,4 @@ func (x *Extractor) close() {
 		x.dirs.release(top)
 		x.dirs.close()
 	}
-}
-
-// checkHostName refuses names that the host would take for something else than one name.
-func checkHostName(name string, windows bool) error {
-	if !windows {
-		return nil
-	}
-	if i := strings.IndexFunc(name, func(r rune) bool { return r < ' ' || strings.ContainsRune(`<>:"/\|?*`, r) }); i >= 0 {
-		return fmt.Errorf("the name has %q, which this system does not allow in names", name[i])
-	}
-	if strings.HasSuffix(name, ".") || strings.HasSuffix(name, " ") {
-		return errors.New("the name ends in a dot or a blank, which this system drops")
-	}
-	if !filepath.IsLocal(name) {
-		return errors.New("the name is reserved by this system")
-	}
-	return nil
 }

@@ -18,6 +18,7 @@ type dir struct {
 	f        *os.File
 	fd       int
 	searched error // why the directory could only be opened for lookups, not for listing
+	inherits bool  // what is made in it gets an access control list that nobody asked for
 }
 
 const openDirFlags = unix.O_DIRECTORY | unix.O_CLOEXEC
@@ -103,12 +104,12 @@ func metaOfStat(st *unix.Stat_t) Meta {
 	m := Meta{
 		Mode:     uint32(st.Mode) & modeAll,
 		MtimeSec: int64(st.Mtim.Sec), MtimeNsec: uint32(st.Mtim.Nsec),
-		UID: uint64(st.Uid), GID: uint64(st.Gid),
+		HasOwner: true, UID: uint64(st.Uid), GID: uint64(st.Gid),
 		Dev: uint64(st.Dev), Ino: uint64(st.Ino), Nlink: uint64(st.Nlink),
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
-		m.Kind, m.Size = KindFile, st.Size
+		m.Kind, m.Size, m.blocks = KindFile, st.Size, st.Blocks
 	case unix.S_IFDIR:
 		m.Kind = KindDir
 	case unix.S_IFLNK:
@@ -117,8 +118,10 @@ func metaOfStat(st *unix.Stat_t) Meta {
 		m.Kind = KindFIFO
 	case unix.S_IFCHR:
 		m.Kind = KindChar
+		m.Major, m.Minor = uint64(unix.Major(uint64(st.Rdev))), uint64(unix.Minor(uint64(st.Rdev)))
 	case unix.S_IFBLK:
 		m.Kind = KindBlock
+		m.Major, m.Minor = uint64(unix.Major(uint64(st.Rdev))), uint64(unix.Minor(uint64(st.Rdev)))
 	case unix.S_IFSOCK:
 		m.Kind = KindSocket
 	}
@@ -146,6 +149,9 @@ func (d *dir) readlink(name string) (string, error) {
 // hfile is an open regular file.
 type hfile struct{ fd int }
 
+// do calls fn with the descriptor.
+func (f *hfile) do(fn func(fd int) error) error { return fn(f.fd) }
+
 // open opens name for reading without waiting for anything, whatever name has become meanwhile. The
 // caller checks what it got.
 func (d *dir) open(name string, follow bool) (*hfile, error) {
@@ -163,12 +169,12 @@ func (d *dir) open(name string, follow bool) (*hfile, error) {
 func (f *hfile) close() error        { return unix.Close(f.fd) }
 func (f *hfile) meta() (Meta, error) { return fstat(f.fd) }
 
-// read fills p unless the file ends; 0 bytes and io.EOF are its end.
-func (f *hfile) read(p []byte) (int, error) {
+// readAt fills p from off on unless the file ends; 0 bytes and io.EOF are its end.
+func (f *hfile) readAt(p []byte, off int64) (int, error) {
 	n := 0
 	for n < len(p) {
 		// The kernel moves at most about 2 GiB in one call; asking for less keeps every count an int.
-		m, err := unix.Read(f.fd, p[n:min(len(p), n+1<<30)])
+		m, err := unix.Pread(f.fd, p[n:min(len(p), n+1<<30)], off+int64(n))
 		if err == unix.EINTR {
 			continue
 		}
@@ -203,63 +209,8 @@ func (f *hfile) writeAt(p []byte, off int64) error {
 	return nil
 }
 
-// complete gives a file that is written its mode (unless keepMode) and its time (unless keepTime).
-func (d *dir) complete(f *hfile, _ string, m *Meta, keepMode, keepTime bool) error {
-	return finishFD(f.fd, m, keepMode, keepTime)
-}
-
-// finish does the same for the directory itself.
-func (d *dir) finish(m *Meta, keepMode, keepTime bool) error {
-	return finishFD(d.fd, m, keepMode, keepTime)
-}
-
-func finishFD(fd int, m *Meta, keepMode, keepTime bool) error {
-	if !keepMode {
-		if err := unix.Fchmod(fd, m.Mode); err != nil {
-			return err
-		}
-	}
-	if keepTime {
-		return nil
-	}
-	ts, err := times(m)
-	if err != nil {
-		return err
-	}
-	err = unix.UtimesNanoAt(fd, "", ts, unix.AT_EMPTY_PATH)
-	if err == unix.EINVAL || err == unix.ENOENT {
-		// Kernels before 5.8 know no empty path here.
-		err = unix.UtimesNanoAt(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd), ts, 0)
-	}
-	return err
-}
-
-// times leaves the time of last access alone.
-func times(m *Meta) ([]unix.Timespec, error) {
-	t, err := unix.TimeToTimespec(m.Mtime())
-	return []unix.Timespec{{Nsec: unix.UTIME_OMIT}, t}, err
-}
-
 func (d *dir) mkdir(name string, perm uint32) error { return unix.Mkdirat(d.fd, name, perm) }
 func (d *dir) remove(name string) error             { return unix.Unlinkat(d.fd, name, 0) }
-
-// symlink makes a link; its time is set when the system can.
-func (d *dir) symlink(target, name string, m *Meta, keepTime bool) error {
-	if err := unix.Symlinkat(target, d.fd, name); err != nil {
-		return err
-	}
-	if keepTime {
-		return nil
-	}
-	ts, err := times(m)
-	if err == nil {
-		err = unix.UtimesNanoAt(d.fd, name, ts, unix.AT_SYMLINK_NOFOLLOW)
-	}
-	if err == unix.EOPNOTSUPP || err == unix.ENOSYS {
-		return nil
-	}
-	return err
-}
 
 // move renames from to to within the directory. Without replace an existing name is fs.ErrExist.
 func (d *dir) move(from, to string, replace bool) error {

@@ -8,8 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
-	"time"
 )
 
 var errNotFile = errors.New("not a regular file")
@@ -17,8 +15,9 @@ var errNotFile = errors.New("not a regular file")
 // dir is an open directory; every name is looked up in it. os.Root follows links that stay inside of it,
 // so each lookup here is first made without following and compared afterwards.
 type dir struct {
-	root *os.Root
-	host string
+	root     *os.Root
+	host     string
+	inherits bool // what is made in it gets an access control list that nobody asked for
 }
 
 // openTop opens a directory by a path of the user's, links and all.
@@ -27,7 +26,7 @@ func openTop(path string) (*dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &dir{r, path}, nil
+	return &dir{root: r, host: path}, nil
 }
 
 // sub opens the directory name. Unless follow is set a link is refused.
@@ -56,7 +55,7 @@ func (d *dir) sub(name string, follow bool) (*dir, error) {
 		r.Close()
 		return nil, err
 	}
-	return &dir{r, host}, nil
+	return &dir{root: r, host: host}, nil
 }
 
 func (d *dir) close() error { return d.root.Close() }
@@ -128,7 +127,7 @@ func (d *dir) open(name string, follow bool) (*hfile, error) {
 	return &hfile{f}, nil
 }
 
-// close closes the file, if complete has not done so.
+// close closes the file, if settle has not done so.
 func (f *hfile) close() error {
 	err := f.f.Close()
 	if errors.Is(err, fs.ErrClosed) {
@@ -139,10 +138,10 @@ func (f *hfile) close() error {
 
 func (f *hfile) meta() (Meta, error) { return metaFrom(f.f.Stat()) }
 
-// read fills p unless the file ends; 0 bytes and io.EOF are its end.
-func (f *hfile) read(p []byte) (int, error) {
-	n, err := io.ReadFull(f.f, p)
-	if errors.Is(err, io.ErrUnexpectedEOF) {
+// readAt fills p from off on unless the file ends; 0 bytes and io.EOF are its end.
+func (f *hfile) readAt(p []byte, off int64) (int, error) {
+	n, err := f.f.ReadAt(p, off)
+	if n > 0 && errors.Is(err, io.EOF) {
 		err = nil
 	}
 	return n, err
@@ -153,43 +152,8 @@ func (f *hfile) writeAt(p []byte, off int64) error {
 	return err
 }
 
-// complete gives a file that is written its mode (unless keepMode) and its time (unless keepTime). It closes
-// the file first, because closing it may set the time on some systems.
-func (d *dir) complete(f *hfile, name string, m *Meta, keepMode, keepTime bool) error {
-	if err := f.close(); err != nil {
-		return err
-	}
-	if !keepTime {
-		if err := d.root.Chtimes(name, time.Time{}, m.Mtime()); err != nil {
-			return err
-		}
-	}
-	if !keepMode {
-		return d.root.Chmod(name, fileMode(m.Mode))
-	}
-	return nil
-}
-
-// finish gives the directory its mode and time.
-func (d *dir) finish(m *Meta, keepMode, keepTime bool) error {
-	if !keepTime {
-		if err := d.root.Chtimes(".", time.Time{}, m.Mtime()); err != nil {
-			return err
-		}
-	}
-	if !keepMode && runtime.GOOS != "windows" {
-		return d.root.Chmod(".", fileMode(m.Mode))
-	}
-	return nil
-}
-
 func (d *dir) mkdir(name string, perm uint32) error { return d.root.Mkdir(name, fileMode(perm)) }
 func (d *dir) remove(name string) error             { return d.root.Remove(name) }
-
-// symlink makes a link. Its own time cannot be set here.
-func (d *dir) symlink(target, name string, _ *Meta, _ bool) error {
-	return d.root.Symlink(target, name)
-}
 
 // move renames from to to within the directory. Without replace an existing name is fs.ErrExist.
 func (d *dir) move(from, to string, replace bool) error {
@@ -228,18 +192,3 @@ func (d *dir) createAnon(uint32) (*hfile, error) { return nil, errNoAnon }
 
 // link is never reached, because there are no anonymous files.
 func (d *dir) link(*hfile, string) error { return errNoAnon }
-
-// fileMode is the standard library's form of mode bits.
-func fileMode(mode uint32) fs.FileMode {
-	m := fs.FileMode(mode & modePerm)
-	if mode&modeSetuid != 0 {
-		m |= fs.ModeSetuid
-	}
-	if mode&modeSetgid != 0 {
-		m |= fs.ModeSetgid
-	}
-	if mode&modeSticky != 0 {
-		m |= fs.ModeSticky
-	}
-	return m
-}

@@ -42,7 +42,7 @@ func (k Kind) String() string {
 var (
 	// ErrChanged is the kind of every error that says a source did not hold still.
 	ErrChanged = errors.New("changed while it was read")
-	// ErrSkipped is the kind of the error for what is never stored: sockets, FIFOs and devices.
+	// ErrSkipped is the kind of the error for what is never stored: sockets.
 	ErrSkipped = errors.New("skipped")
 	// ErrSelf is the kind of the error for an operand that is one of SkipSame.
 	ErrSelf = errors.New("it is the archive itself")
@@ -55,7 +55,8 @@ var (
 )
 
 // Meta is what is known of one entry besides its name and its bytes. The system's own identifiers (Dev,
-// Ino, Nlink, UID, GID) are zero where the system has none.
+// Ino, Nlink) are zero where the system has none; fields whose zero value could be a real one have a Has field
+// beside them.
 type Meta struct {
 	Kind      Kind
 	Mode      uint32 // permission bits, setuid, setgid, sticky: 07777
@@ -63,9 +64,45 @@ type Meta struct {
 	MtimeNsec uint32 // below 1,000,000,000
 	Size      int64  // of a regular file, else 0
 	Target    string // of a symbolic link
-	UID, GID  uint64
 	Dev, Ino  uint64
 	Nlink     uint64
+
+	HasOwner    bool
+	UID, GID    uint64
+	User, Group string // "" when the system has no name for the number
+
+	Major, Minor uint64  // of a device
+	Sparse       []Run   // of an open regular file, and of one that is to be extracted; nil without holes
+	Xattrs       []Xattr // by name, ascending
+
+	HasBirth    bool
+	BirthSec    int64
+	BirthNsec   uint32
+	HasWinAttrs bool
+	WinAttrs    uint64
+	HasBSDFlags bool
+	BSDFlags    uint64
+
+	blocks int64 // of 512 bytes; what a regular file takes on the disk
+}
+
+// Xattr is one extended attribute.
+type Xattr struct {
+	Name  string
+	Value []byte
+}
+
+// Run is a stretch of data and the hole after it. Only the first of a file may have no data, only the last no
+// hole.
+type Run struct{ Data, Hole int64 }
+
+// DataSize is the size without the holes.
+func (m *Meta) DataSize() int64 {
+	n := m.Size
+	for _, r := range m.Sparse {
+		n -= r.Hole
+	}
+	return n
 }
 
 // Mtime returns the modification time.

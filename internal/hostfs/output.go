@@ -20,11 +20,13 @@ type Output struct {
 	f       *hfile
 	temp    string // "" for an anonymous file
 	written atomic.Int64
+	want    int64 // bytes of data
 	off     int64
 	done    bool
 }
 
-// File starts a file of m.Size bytes. It appears under its name when it is committed.
+// File starts a file of m.Size bytes, of which the holes of m.Sparse are not to be written. It appears under its
+// name when it is committed.
 func (x *Extractor) File(path pathsafe.Path, m Meta) (*Output, error) {
 	o := &Output{x: x}
 	if err := o.start(path, m); err != nil {
@@ -36,7 +38,7 @@ func (x *Extractor) File(path pathsafe.Path, m Meta) (*Output, error) {
 // WriteFile extracts a whole file. m.Size is not looked at.
 func (x *Extractor) WriteFile(path pathsafe.Path, m Meta, data []byte) error {
 	o := Output{x: x}
-	m.Size = int64(len(data))
+	m.Size, m.Sparse = int64(len(data)), nil
 	if err := o.start(path, m); err != nil {
 		return err
 	}
@@ -50,7 +52,8 @@ func (x *Extractor) WriteFile(path pathsafe.Path, m Meta, data []byte) error {
 
 func (o *Output) start(path pathsafe.Path, m Meta) error {
 	var err error
-	o.path, o.m = path.String(), o.x.restored(m)
+	o.path, o.m, o.want = path.String(), o.x.restored(m), m.DataSize()
+	o.m.Kind = KindFile
 	if o.dir, o.base, err = o.x.place(path); err != nil {
 		return err
 	}
@@ -61,6 +64,9 @@ func (o *Output) start(path pathsafe.Path, m Meta) error {
 	if err := o.create(perm); err != nil {
 		o.x.dirs.release(o.dir)
 		return o.x.fail("create", o.path, err)
+	}
+	if o.m.Sparse != nil {
+		o.f.expectHoles()
 	}
 	return nil
 }
@@ -116,18 +122,18 @@ func (o *Output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Commit gives the file its mode, its time and its name. It fails, and leaves nothing, when the bytes
-// written do not add up to the size, and with fs.ErrExist when the name is taken and Overwrite is not
+// Commit gives the file its metadata and its name. It fails, and leaves nothing, when the bytes
+// written do not add up to the data, and with fs.ErrExist when the name is taken and Overwrite is not
 // set.
 func (o *Output) Commit() error {
 	if o.done {
 		return o.x.fail("create", o.path, fs.ErrClosed)
 	}
-	if n := o.written.Load(); n != o.m.Size {
-		err := o.x.fail("create", o.path, fmt.Errorf("%d of %d bytes were written", n, o.m.Size))
+	if n := o.written.Load(); n != o.want {
+		err := o.x.fail("create", o.path, fmt.Errorf("%d of %d bytes were written", n, o.want))
 		return errors.Join(err, o.Abort())
 	}
-	err := o.dir.complete(o.f, o.temp, &o.m, o.x.opt.NoPermissions, o.x.opt.NoTimes)
+	err := o.complete()
 	if err == nil {
 		err = o.publish()
 	}
@@ -143,6 +149,25 @@ func (o *Output) Commit() error {
 	return o.x.fail("close", o.path, err)
 }
 
+// complete gives the file its size and its metadata.
+func (o *Output) complete() error {
+	if o.m.Sparse != nil {
+		if err := o.f.truncate(o.m.Size); err != nil {
+			return err
+		}
+	}
+	if o.m.Nlink > 1 {
+		m, err := o.f.meta()
+		if err != nil {
+			return err
+		}
+		o.x.mu.Lock()
+		o.x.origins[o.path] = origin{m.Dev, m.Ino}
+		o.x.mu.Unlock()
+	}
+	return o.x.restore(o.dir.fileObject(o.f, o.temp), o.path, &o.m, o.dir.inherits)
+}
+
 // publish gives the complete file its name.
 func (o *Output) publish() error {
 	x := o.x
@@ -153,7 +178,7 @@ func (o *Output) publish() error {
 	}
 	if o.temp == "" {
 		err := o.dir.link(o.f, o.base)
-		if !errors.Is(err, fs.ErrExist) || !x.opt.Overwrite {
+		if !errors.Is(err, fs.ErrExist) || !x.replaces(o.path) {
 			return err
 		}
 		// A link cannot replace anything, a rename can. Abort waits until that is done.
@@ -166,7 +191,7 @@ func (o *Output) publish() error {
 		}
 		return nil
 	}
-	if err := o.dir.move(o.temp, o.base, x.opt.Overwrite); err != nil {
+	if err := o.dir.move(o.temp, o.base, x.replaces(o.path)); err != nil {
 		return err
 	}
 	x.dropTemp(o.temp)

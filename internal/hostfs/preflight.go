@@ -25,7 +25,7 @@ var (
 )
 
 // Preflight looks for what the items would meet in the destination, before anything is written. With
-// SkipExisting it notes existing files, for Skipped. It fails with fs.ErrExist, naming the first few,
+// SkipExisting it notes existing files, for Skipped, and with Resume those of the right kind, for Exists. It fails with fs.ErrExist, naming the first few,
 // when something stands in the way: an existing file or link that may be neither replaced nor skipped, a
 // directory in the place of a file, anything else in the place of a directory; these last two are
 // ErrBlocked as well. It fails with ErrUnwritable when an item is to be made in the destination itself and
@@ -141,6 +141,10 @@ func (p *preflight) look(it PreflightItem) error {
 	case it.Kind == KindDir:
 		p.block((&blockedError{host, m.Kind}).Error())
 		p.absent = it.Path
+	case p.x.opt.Resume && m.Kind == it.Kind:
+		p.x.mu.Lock()
+		p.x.existing[path] = true
+		p.x.mu.Unlock()
 	case p.x.opt.SkipExisting:
 		p.x.mu.Lock()
 		p.x.skipped[path] = true

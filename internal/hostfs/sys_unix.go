@@ -5,12 +5,23 @@ package hostfs
 import (
 	"io/fs"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
-// identify fills in the numbers by which the system knows the object.
+// identify fills in what the system knows beyond the standard library.
 func identify(m *Meta, fi fs.FileInfo) {
-	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
-		m.Dev, m.Ino, m.Nlink = uint64(st.Dev), uint64(st.Ino), uint64(st.Nlink)
-		m.UID, m.GID = uint64(st.Uid), uint64(st.Gid)
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	if !ok {
+		return
 	}
+	m.Dev, m.Ino, m.Nlink = uint64(st.Dev), uint64(st.Ino), uint64(st.Nlink)
+	m.HasOwner, m.UID, m.GID = true, uint64(st.Uid), uint64(st.Gid)
+	switch m.Kind {
+	case KindFile:
+		m.blocks = int64(st.Blocks)
+	case KindChar, KindBlock:
+		m.Major, m.Minor = uint64(unix.Major(uint64(st.Rdev))), uint64(unix.Minor(uint64(st.Rdev)))
+	}
+	identifyMore(m, st)
 }

@@ -85,7 +85,7 @@ func (w *walk) entry(u *unit, d *dir, name string) {
 	if w.isSame(&it.Meta) || rel != "" && w.opt.Filter.Excludes(rel, it.Kind == KindDir) {
 		return
 	}
-	w.reject(&it)
+	w.round(&it, d)
 	if it.Kind == KindDir {
 		switch {
 		case it.follow && leadsUp(n, &it.Meta):

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"iter"
 	"os"
+	"sync"
 	"sync/atomic"
 
 	"lockbox/internal/pathsafe"
@@ -23,9 +24,15 @@ type WalkOptions struct {
 	OneFileSystem bool          // do not enter directories on another file system than their operand
 	Dereference   bool          // take what a link leads to in its place
 	NoRecurse     bool          // take operands without what lies in them
+	NoXattrs      bool          // do not read extended attributes
+	NoHoles       bool          // read holes as the zeros that they stand for
 	SkipSame      []os.FileInfo // never take these: the archive itself
 	Jobs          int           // how many may list and stat at once, the caller included; 0 is 1
 	Times         *WalkTimes    // takes the time when it is not nil
+
+	// FitSparse is given the holes of a file that is opened and returns those that are to be kept; what lies in
+	// the others is read. nil keeps all.
+	FitSparse func([]Run) []Run
 }
 
 // WalkTimes is what a walk took, in nanoseconds, added up over its goroutines: listing directories, and
@@ -56,17 +63,27 @@ func Walk(ctx context.Context, operands []Operand, opt WalkOptions) iter.Seq[Ite
 
 // walk is one run of Walk.
 type walk struct {
+	*env
 	ctx   context.Context
 	opt   WalkOptions
-	dirs  *dirCache[*node]
 	same  []Meta // of SkipSame, where the system has numbers
 	ahead *lookahead
 	last  *node // directory of the last operand: lists of many files of one directory are common
 }
 
+// env is what outlives a walk in the Items that are to be opened.
+type env struct {
+	dirs      *dirCache[*node]
+	owners    ownerNames
+	noXattrs  bool
+	refused   sync.Map // devices whose file system knows no extended attributes
+	noHoles   bool
+	fitSparse func([]Run) []Run
+}
+
 // node is one directory of the tree, whether it is open or not.
 type node struct {
-	dirs   *dirCache[*node]
+	*env
 	parent *node // nil for where an operand starts
 	name   string
 	host   string // for messages
@@ -79,7 +96,7 @@ type node struct {
 }
 
 func newWalk(ctx context.Context, opt WalkOptions) *walk {
-	w := &walk{ctx: ctx, opt: opt, dirs: newDirCache(openNode)}
+	w := &walk{ctx: ctx, opt: opt, env: &env{dirs: newDirCache(openNode), noXattrs: opt.NoXattrs, noHoles: opt.NoHoles, fitSparse: opt.FitSparse}}
 	for _, fi := range opt.SkipSame {
 		w.same = append(w.same, metaOf(fi))
 	}
@@ -135,7 +152,7 @@ func (w *walk) operand(op Operand, yield func(Item) bool) bool {
 	parent, name, self, follow := splitHost(HostPath(w.opt.Dir, op.Host))
 	at := w.last
 	if at == nil || at.top != parent || self {
-		at = &node{dirs: w.dirs, host: parent, top: parent}
+		at = &node{env: w.env, host: parent, top: parent}
 		if !self {
 			w.last = at
 		}
@@ -157,6 +174,9 @@ func (w *walk) operand(op Operand, yield func(Item) bool) bool {
 		it, err = w.describe(d.dir, at, name, follow)
 		it.Path, it.host = op.Stored, op.Host
 	}
+	if err == nil {
+		w.round(&it, d.dir)
+	}
 	w.dirs.release(d)
 	if err == nil && it.Kind != KindDir && (op.Stored.IsZero() || follow) {
 		err = errNotDir
@@ -170,7 +190,6 @@ func (w *walk) operand(op Operand, yield func(Item) bool) bool {
 	if rel := w.relative(op.Stored); rel != "" && w.opt.Filter.ExcludesTree(rel, it.Kind == KindDir) {
 		return fail(&fs.PathError{Op: "add", Path: op.Host, Err: ErrExcluded})
 	}
-	w.reject(&it)
 	enter := it.Err == nil && it.Kind == KindDir && !w.opt.NoRecurse
 	if !op.Stored.IsZero() && !yield(it) {
 		return false
@@ -193,7 +212,7 @@ func (w *walk) operand(op Operand, yield func(Item) bool) bool {
 // child makes the node of a directory that was found in n.
 func (w *walk) child(n *node, it *Item) *node {
 	return &node{
-		dirs: w.dirs, parent: n, name: it.name, host: joinHost(n.host, it.name), path: it.Path,
+		env: w.env, parent: n, name: it.name, host: joinHost(n.host, it.name), path: it.Path,
 		follow: it.follow, id: Meta{Kind: KindDir, Dev: it.Dev, Ino: it.Ino}, topDev: n.topDev,
 	}
 }
@@ -234,10 +253,14 @@ func (w *walk) describe(d *dir, n *node, name string, follow bool) (Item, error)
 	return it, err
 }
 
-// reject gives the Item of a special file the error that says why it is left out.
-func (w *walk) reject(it *Item) {
+// round completes the Item of what is taken, and gives that of what is never stored the error that says why.
+func (w *walk) round(it *Item, d *dir) {
+	w.owners.fill(&it.Meta)
 	switch it.Kind {
-	case KindFile, KindDir, KindSymlink:
+	case KindFile, KindSymlink:
+		// A file's attributes are read when it is open. Links have none that are stored.
+	case KindDir, KindFIFO, KindChar, KindBlock:
+		it.Xattrs, it.XattrErr = w.xattrs(it, d)
 	default:
 		it.Err = &fs.PathError{Op: "add", Path: it.Host(), Err: fmt.Errorf("%w: it is a %s", ErrSkipped, it.Kind)}
 	}
@@ -263,6 +286,6 @@ func isCache(d *dir) bool {
 		return false
 	}
 	var head [len(cacheSignature)]byte
-	n, err := f.read(head[:])
+	n, err := f.readAt(head[:], 0)
 	return (err == nil || errors.Is(err, io.EOF)) && string(head[:n]) == cacheSignature
 }

@@ -1,0 +1,208 @@
+package hostfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"lockbox/internal/pathsafe"
+)
+
+// ErrNoLink is the kind of the error for a file that cannot get a second name.
+var ErrNoLink = errors.New("the file system makes no hard link here")
+
+var aclNames = [2]string{xattrACL, xattrDefaultACL}
+
+// restore gives an object what is to be restored of m. The order matters: a new owner costs the setuid bits and
+// the capabilities, and attributes can be written while the mode lets their owner write. inherited says that the object may have an access control list that is not its own. What
+// cannot be restored is told to Lost and leaves the object with less, never with more than it was to have; an error
+// is about its bytes.
+func (x *Extractor) restore(o object, path string, m *Meta, inherited bool) error {
+	var lost []error
+	mode, owned := m.Mode, true
+	try := func(what string, err error) {
+		if err != nil {
+			lost = append(lost, fmt.Errorf("%s: %w", what, unwrapPath(err)))
+		}
+	}
+	if x.opt.SameOwner && m.HasOwner {
+		uid, gid, ok := x.owners.of(m)
+		err := error(fs.ErrInvalid)
+		if ok {
+			err = o.chown(uid, gid)
+		}
+		if err != nil {
+			mode &^= modeSetuid | modeSetgid
+			owned = false
+		}
+		try("its owner", err)
+	}
+	var acl [2][]byte // by number in aclNames
+	for _, a := range m.Xattrs {
+		switch a.Name {
+		case xattrACL:
+			acl[0] = a.Value
+		case xattrDefaultACL:
+			acl[1] = a.Value
+		case xattrCapability:
+			if x.opt.KeepSetid && owned {
+				try("its capabilities", o.setXattr(a.Name, a.Value))
+			}
+		default:
+			try("its attribute "+pathsafe.Quote(a.Name), o.setXattr(a.Name, a.Value))
+		}
+	}
+	setMode := func() {
+		if x.opt.NoPermissions || m.Kind == KindSymlink {
+			return
+		}
+		for i, name := range aclNames {
+			switch {
+			case acl[i] != nil:
+				try("its access control list", o.setXattr(name, acl[i]))
+			case inherited && (name == xattrACL || m.Kind == KindDir):
+				try("its access control list", o.removeXattr(name))
+			}
+		}
+		try("its mode", o.chmod(mode))
+	}
+	setTime := func() {
+		if !x.opt.NoTimes {
+			try("its time", o.setTime(m))
+		}
+	}
+	if m.Kind == KindDir {
+		setTime() // the mode may leave no way to do it
+		setMode()
+	} else {
+		setMode()
+		if err := o.settle(); err != nil {
+			return err
+		}
+		setTime()
+	}
+	x.lost(path, lost)
+	return nil
+}
+
+// lost tells of metadata that could not be restored.
+func (x *Extractor) lost(path string, errs []error) {
+	if len(errs) > 0 && x.opt.Lost != nil {
+		x.opt.Lost(path, errors.Join(errs...))
+	}
+}
+
+// Special makes a FIFO or a device.
+// Its Kind tells which.
+func (x *Extractor) Special(path pathsafe.Path, m Meta) error {
+	return x.node(path, "make", m, func(d *dir, name string) error { return d.mknod(name, &m) })
+}
+
+// Symlink makes a link to m.Target, which is not looked at.
+func (x *Extractor) Symlink(path pathsafe.Path, m Meta) error {
+	m.Kind = KindSymlink
+	if x.opt.SameOwner || x.opt.Overwrite {
+		return x.node(path, "link", m, func(d *dir, name string) error { return d.symlink(m.Target, name) })
+	}
+	d, base, err := x.place(path)
+	if err != nil {
+		return err
+	}
+	defer x.dirs.release(d)
+	x.live.RLock()
+	defer x.live.RUnlock()
+	if x.aborted.Load() {
+		return x.fail("link", path.String(), ErrAborted)
+	}
+	if err = d.symlink(m.Target, base); err == nil && !x.opt.NoTimes {
+		if err := d.linkTime(base, &m); err != nil {
+			x.lost(path.String(), []error{fmt.Errorf("its time: %w", err)})
+		}
+	}
+	return x.fail("link", path.String(), err)
+}
+
+// node makes something without bytes under a temporary name, and gives it its metadata and its name.
+func (x *Extractor) node(path pathsafe.Path, op string, m Meta, create func(d *dir, name string) error) error {
+	d, base, err := x.place(path)
+	if err != nil {
+		return err
+	}
+	defer x.dirs.release(d)
+	m = x.restored(m)
+	x.live.RLock()
+	defer x.live.RUnlock()
+	if x.aborted.Load() {
+		return x.fail(op, path.String(), ErrAborted)
+	}
+	temp := tempName()
+	if err := create(d.dir, temp); err != nil {
+		return x.fail(op, path.String(), err)
+	}
+	if err = x.restoreNode(d, temp, path.String(), &m); err == nil {
+		err = d.move(temp, base, x.opt.Overwrite)
+	}
+	if err != nil {
+		_ = d.remove(temp)
+	}
+	return x.fail(op, path.String(), err)
+}
+
+// restoreNode gives something without bytes its metadata.
+func (x *Extractor) restoreNode(d *cached[string], name, path string, m *Meta) error {
+	o, closeNode, err := d.node(name, m.Kind)
+	if err != nil {
+		return err
+	}
+	defer closeNode()
+	return x.restore(o, path, m, d.inherits)
+}
+
+// origin is a file that is to get further names.
+type origin struct{ dev, ino uint64 }
+
+// Link gives a file that this Extractor has written with Meta.Nlink above 1, or keeps, another name. It fails with ErrNoLink
+// where that cannot be done, and with ErrChanged when the first name leads to something else by now.
+func (x *Extractor) Link(first, path pathsafe.Path) error {
+	from, fromBase, err := x.place(first)
+	if err != nil {
+		return err
+	}
+	defer x.dirs.release(from)
+	to, base, err := x.place(path)
+	if err != nil {
+		return err
+	}
+	defer x.dirs.release(to)
+	x.live.RLock()
+	defer x.live.RUnlock()
+	if x.aborted.Load() {
+		return x.fail("link", path.String(), ErrAborted)
+	}
+	x.mu.Lock()
+	want, written := x.origins[first.String()]
+	x.mu.Unlock()
+	if !written {
+		return x.fail("link", path.String(), fmt.Errorf("%s was not written", pathsafe.Quote(first.String())))
+	}
+	temp := tempName()
+	tempPath := temp
+	if parent, _ := splitPath(path.String()); parent != "" {
+		tempPath = parent + "/" + temp
+	}
+	if err := x.hardlink(from.dir, to.dir, fromBase, temp, first.String(), tempPath); err != nil {
+		return x.fail("link", path.String(), err)
+	}
+	m, err := to.lookup(temp, false)
+	if err == nil && (m.Kind != KindFile || m.Dev != want.dev || m.Ino != want.ino) {
+		err = fmt.Errorf("%w: %s was replaced", ErrChanged, pathsafe.Quote(first.String()))
+	}
+	if err == nil {
+		err = to.move(temp, base, x.replaces(path.String()))
+	}
+	// Where both names lead to one file already, a rename does nothing.
+	if rerr := to.remove(temp); err == nil && rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
+		err = rerr
+	}
+	return x.fail("link", path.String(), err)
+}

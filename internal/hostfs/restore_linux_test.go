@@ -1,0 +1,189 @@
+package hostfs
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// lossy is an Extractor of which it is known what was lost.
+func lossy(t *testing.T, dir string, opt ExtractOptions) (*Extractor, map[string]error) {
+	t.Helper()
+	var mu sync.Mutex
+	lost := map[string]error{}
+	opt.Lost = func(path string, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		lost[path] = err
+	}
+	x, err := NewExtractor(dir, opt)
+	check(t, err)
+	return x, lost
+}
+
+// Who may not give a file away is told so, and what belongs to him then has no setuid bit.
+func TestOwnerIsNotRestored(t *testing.T) {
+	if !asNobody(t) {
+		return
+	}
+	dir := t.TempDir()
+	x, lost := lossy(t, dir, ExtractOptions{SameOwner: true, KeepSetid: true})
+	m := Meta{Mode: 0o6755, HasOwner: true, UID: 1, GID: 1, Xattrs: []Xattr{{xattrCapability, []byte{1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}}}}
+	check(t, x.WriteFile(path(t, "f"), m, []byte("x")))
+	check(t, x.Mkdir(path(t, "d"), m))
+	m.Target = "f"
+	check(t, x.Symlink(path(t, "l"), m))
+	check(t, x.WriteFile(path(t, "mine"), Meta{Mode: 0o4755, HasOwner: true, UID: uint64(os.Getuid()), GID: uint64(os.Getgid())}, nil))
+	check(t, x.Finish())
+	for _, name := range []string{"f", "d", "l"} {
+		if err := lost[name]; !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "its owner") {
+			t.Errorf("%s: %v", name, err)
+		}
+		fi, err := os.Lstat(filepath.Join(dir, name))
+		check(t, err)
+		if fi.Mode()&(fs.ModeSetuid|fs.ModeSetgid) != 0 {
+			t.Errorf("%s is %v", name, fi.Mode())
+		}
+	}
+	if lost["mine"] != nil {
+		t.Errorf("%v", lost["mine"])
+	}
+	fi, err := os.Lstat(filepath.Join(dir, "mine"))
+	check(t, err)
+	if fi.Mode()&fs.ModeSetuid == 0 {
+		t.Errorf("a file of one's own is %v", fi.Mode())
+	}
+}
+
+func TestOwnerIDs(t *testing.T) {
+	var o ownerIDs
+	for _, c := range []struct {
+		m        Meta
+		uid, gid int
+		ok       bool
+	}{
+		{Meta{UID: 5, GID: 6}, 5, 6, true},
+		{Meta{UID: 5, User: "root", GID: 6, Group: "no such group"}, 0, 6, true},
+		{Meta{UID: 1<<32 - 2, GID: 6}, 1<<32 - 2, 6, true},
+		{Meta{UID: 1<<32 - 1, GID: 6}, 0, 0, false}, // to the system it means "leave it"
+		{Meta{UID: 1<<32 - 1, User: "root", GID: 1 << 40}, 0, 0, false},
+	} {
+		for range 2 {
+			if uid, gid, ok := o.of(&c.m); ok != c.ok || ok && (uid != c.uid || gid != c.gid) {
+				t.Errorf("%+v: %d, %d, %v", c.m, uid, gid, ok)
+			}
+		}
+	}
+}
+
+// A link's attributes are its own: what it leads to is not looked at, and one that leads nowhere is no fault.
+func TestXattrsOfLinks(t *testing.T) {
+	dir := t.TempDir()
+	check(t, os.Mkdir(filepath.Join(dir, "target"), 0o755))
+	if err := unix.Setxattr(filepath.Join(dir, "target"), "user.x", []byte("y"), 0); err != nil {
+		t.Skip("no extended attributes here")
+	}
+	check(t, os.Symlink("target", filepath.Join(dir, "link")))
+	check(t, os.Symlink("nowhere", filepath.Join(dir, "dangling")))
+	for _, follow := range []bool{false, true} {
+		for _, it := range walkAll(top(dir), WalkOptions{Dereference: follow}) {
+			if it.XattrErr != nil {
+				t.Errorf("%s: %v", it.Path, it.XattrErr)
+			}
+			want := it.Path.String() == "target" || follow && it.Path.String() == "link"
+			if got := len(it.Xattrs) == 1 && it.Xattrs[0].Name == "user.x" && string(it.Xattrs[0].Value) == "y"; got != want {
+				t.Errorf("follow %v: %s has %q", follow, it.Path, it.Xattrs)
+			}
+		}
+	}
+	for _, it := range walkAll(top(dir), WalkOptions{NoXattrs: true}) {
+		if it.Xattrs != nil {
+			t.Errorf("%s has %q", it.Path, it.Xattrs)
+		}
+	}
+}
+
+func TestLink(t *testing.T) {
+	dir := t.TempDir()
+	x, err := NewExtractor(dir, ExtractOptions{})
+	check(t, err)
+	defer x.Abort()
+	m := Meta{Mode: 0o644, Nlink: 2}
+	check(t, x.WriteFile(path(t, "d/first"), m, []byte("bytes")))
+	check(t, x.Link(path(t, "d/first"), path(t, "e/second")))
+	a, err := os.Stat(filepath.Join(dir, "d/first"))
+	check(t, err)
+	b, err := os.Stat(filepath.Join(dir, "e/second"))
+	check(t, err)
+	if !os.SameFile(a, b) {
+		t.Error("two files")
+	}
+	if err := x.Link(path(t, "d/first"), path(t, "e/second")); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("over an existing file: %v", err)
+	}
+	// What was not written by this run, or was replaced since, does not become an entry.
+	write(t, filepath.Join(dir, "other"), "not ours")
+	if err := x.Link(path(t, "other"), path(t, "third")); err == nil {
+		t.Error("a file that was not written got a name")
+	}
+	check(t, os.Remove(filepath.Join(dir, "d/first")))
+	check(t, os.Symlink("../other", filepath.Join(dir, "d/first")))
+	if err := x.Link(path(t, "d/first"), path(t, "third")); !errors.Is(err, ErrChanged) {
+		t.Errorf("a replaced file: %v", err)
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "third")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%v", err)
+	}
+	noTemps(t, dir)
+
+	// Over names that exist; over another name of the very same file nothing is left behind.
+	over, err := NewExtractor(dir, ExtractOptions{Overwrite: true})
+	check(t, err)
+	defer over.Abort()
+	check(t, over.WriteFile(path(t, "d/first"), m, []byte("new")))
+	for range 2 {
+		check(t, over.Link(path(t, "d/first"), path(t, "e/second")))
+		got, err := os.ReadFile(filepath.Join(dir, "e/second"))
+		check(t, err)
+		if !bytes.Equal(got, []byte("new")) {
+			t.Errorf("%q", got)
+		}
+		noTemps(t, dir)
+	}
+}
+
+func TestSpecial(t *testing.T) {
+	if !anonTemps {
+		t.Skip("FIFOs are not made on this backend")
+	}
+	dir := t.TempDir()
+	m := Meta{Kind: KindFIFO, Mode: 0o640, MtimeSec: 77}
+	for round, overwrite := range []bool{false, false, true} {
+		x, err := NewExtractor(dir, ExtractOptions{Overwrite: overwrite})
+		check(t, err)
+		err = x.Special(path(t, "d/f"), m)
+		if exists := round == 1; errors.Is(err, fs.ErrExist) != exists || !exists && err != nil {
+			t.Errorf("round %d: %v", round, err)
+		}
+		check(t, x.Finish())
+		fi, err := os.Lstat(filepath.Join(dir, "d/f"))
+		check(t, err)
+		if fi.Mode() != fs.ModeNamedPipe|0o640 || fi.ModTime().Unix() != 77 {
+			t.Errorf("round %d: %v of %v", round, fi.Mode(), fi.ModTime())
+		}
+		noTemps(t, dir)
+	}
+	x, err := NewExtractor(dir, ExtractOptions{})
+	check(t, err)
+	defer x.Abort()
+	if err := x.Special(path(t, "dev"), Meta{Kind: KindChar, Major: 1 << 12}); err == nil {
+		t.Error("a device number that the system would cut was taken")
+	}
+}
