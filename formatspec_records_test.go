@@ -311,8 +311,8 @@ func TestFormatFree(t *testing.T) {
 	}
 }
 
-// context builds the bytes that a tag is bound to by the table "Context".
-func context(t *testing.T, archive format.ID, i *frames.Info, kind seal.Kind, block uint32) []byte {
+// boundContext builds the bytes that a tag is bound to by the table "Context".
+func boundContext(t *testing.T, archive format.ID, i *frames.Info, kind seal.Kind, block uint32) []byte {
 	t.Helper()
 	sec := section(t, "## Tags")
 	b := make([]byte, sec.find(`Context\*\* \((\d+) bytes`)[0])
@@ -344,7 +344,7 @@ func context(t *testing.T, archive format.ID, i *frames.Info, kind seal.Kind, bl
 
 // nullTag is a tag of the suite "none" by FORMAT.md.
 func nullTag(t *testing.T, archive format.ID, i *frames.Info, kind seal.Kind, block uint32, b []byte) []byte {
-	x := xxh3.Hash128Seed(b, xxh3.Hash(context(t, archive, i, kind, block)))
+	x := xxh3.Hash128Seed(b, xxh3.Hash(boundContext(t, archive, i, kind, block)))
 	return append(le(8, x.Lo), le(8, x.Hi)...)
 }
 

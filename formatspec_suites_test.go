@@ -2,7 +2,7 @@ package lockbox_test
 
 import (
 	"bytes"
-	stdctx "context"
+	"context"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/ed25519"
@@ -214,7 +214,7 @@ func TestFormatKeyDirectory(t *testing.T) {
 	if half%512 != 0 || !bytes.Equal(ext[:half], ext[half:]) || !bytes.Equal(ext[:len(got)], got) || len(bytes.Trim(ext[len(got):half], "\x00")) != 0 {
 		t.Error("the extent does not hold the directory twice")
 	}
-	if _, keys, err := (journal.Opening{Unlock: func(stdctx.Context, []seal.Slot) ([]seal.Identity, error) { return []seal.Identity{clearKey{}}, nil }}).With(stdctx.Background(), s, d0(t, got, s)); err != nil || *keys.Key != specKey {
+	if _, keys, err := (journal.Opening{Unlock: func(context.Context, []seal.Slot) ([]seal.Identity, error) { return []seal.Identity{clearKey{}}, nil }}).With(context.Background(), s, d0(t, got, s)); err != nil || *keys.Key != specKey {
 		t.Error(err)
 	}
 }

@@ -117,7 +117,10 @@ func TestImportTable(t *testing.T) {
 	used := map[string]bool{}
 	for _, goos := range []string{"linux", "darwin", "windows"} {
 		for _, p := range goList(t, goos) {
-			name := strings.TrimPrefix(p.ImportPath, module)
+			name := strings.TrimPrefix(p.ImportPath+"/", module)
+			if name = strings.TrimSuffix(name, "/"); name == "" {
+				name = "."
+			}
 			allowed, ok := may[name]
 			if !ok {
 				t.Errorf("package %s has no row in ARCHITECTURE.md", name)
@@ -151,7 +154,7 @@ func checkImport(name, imp, module string, allowed []string, thirdParty map[stri
 	switch {
 	case imp == "C":
 		return "cgo"
-	case strings.HasPrefix(imp, module):
+	case strings.HasPrefix(imp+"/", module):
 		if !slices.Contains(allowed, everything) && !slices.Contains(allowed, path.Base(imp)) {
 			return "not in its row"
 		}
@@ -182,6 +185,7 @@ func TestCheckImport(t *testing.T) {
 	}{
 		{"internal/seal", "lockbox/internal/format", []string{"format"}, true},
 		{"internal/seal", "lockbox/internal/store", []string{"format"}, false},
+		{"internal/seal", "lockbox", []string{"format"}, false},
 		{"cmd/lockbox", "lockbox/internal/store", []string{everything}, true},
 		{"internal/frames", "example.org/m/sub", nil, true},
 		{"internal/frames", "example.org/more", nil, false},

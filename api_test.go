@@ -1,0 +1,569 @@
+package lockbox_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"filippo.io/age"
+
+	"lockbox"
+)
+
+var stamp = time.Date(2026, 11, 30, 12, 0, 0, 123456789, time.UTC)
+
+// create makes an archive in the test's directory, fills it in one transaction and closes it. At the end of the test it is checked whole.
+func create(t testing.TB, o lockbox.Options, c lockbox.CreateOptions, fill func(*lockbox.Tx)) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "a.lbx")
+	a, err := lockbox.Create(t.Context(), name, o, c)
+	must(t, err)
+	change(t, a, fill)
+	must(t, a.Close())
+	if c.Recipients == nil && c.Passphrase == nil {
+		t.Cleanup(func() { sound(t, name, lockbox.Options{}) })
+	}
+	return name
+}
+
+func sound(t testing.TB, name string, o lockbox.Options) {
+	t.Helper()
+	if _, err := lockbox.Verify(context.Background(), name, o, lockbox.VerifyOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func change(t testing.TB, a *lockbox.Archive, fill func(*lockbox.Tx)) lockbox.Summary {
+	t.Helper()
+	tx, err := a.Begin(t.Context())
+	must(t, err)
+	fill(tx)
+	sum, err := tx.Commit(t.Context())
+	must(t, err)
+	return sum
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func is(t testing.TB, err, kind error) {
+	t.Helper()
+	if !errors.Is(err, kind) {
+		t.Fatalf("the error is %v, due is %v", err, kind)
+	}
+}
+
+func file(name string) lockbox.Entry {
+	return lockbox.Entry{Path: name, Mode: 0o644, ModTime: stamp}
+}
+
+func put(t testing.TB, tx *lockbox.Tx, name, text string) {
+	t.Helper()
+	must(t, tx.PutBytes(t.Context(), file(name), []byte(text)))
+}
+
+func link(t testing.TB, tx *lockbox.Tx, name, target string) {
+	t.Helper()
+	must(t, tx.Put(t.Context(), lockbox.Entry{Path: name, Mode: fs.ModeSymlink | 0o777, Target: target}, nil))
+}
+
+func open(t testing.TB, name string, o lockbox.Options) *lockbox.Archive {
+	t.Helper()
+	a, err := lockbox.Open(t.Context(), name, o)
+	must(t, err)
+	t.Cleanup(func() { must(t, a.Close()) })
+	return a
+}
+
+func openWrite(t testing.TB, name string, o lockbox.Options) *lockbox.Archive {
+	t.Helper()
+	a, err := lockbox.OpenWrite(t.Context(), name, o)
+	must(t, err)
+	t.Cleanup(func() { must(t, a.Close()) })
+	return a
+}
+
+// noise is data that does not compress.
+func noise(n int) []byte {
+	b := make([]byte, n)
+	r := rand.NewChaCha8([32]byte{1})
+	_, _ = r.Read(b)
+	return b
+}
+
+// names returns what is stored.
+func names(t testing.TB, a *lockbox.Archive, under string) (list []string) {
+	t.Helper()
+	for e, err := range a.Entries(under) {
+		must(t, err)
+		list = append(list, e.Path)
+	}
+	return list
+}
+
+func TestFS(t *testing.T) {
+	name := create(t, lockbox.Options{}, lockbox.CreateOptions{}, func(tx *lockbox.Tx) {
+		put(t, tx, "a", "alpha")
+		put(t, tx, "d/e/f", "deep")
+		put(t, tx, "d!", "sorts between d and what is below it")
+		put(t, tx, "empty", "")
+		put(t, tx, "ünicode/✓", "✓")
+		must(t, tx.Put(t.Context(), lockbox.Entry{Path: "dir", Mode: fs.ModeDir | 0o755, ModTime: stamp}, nil))
+		must(t, tx.Put(t.Context(), lockbox.Entry{Path: "hollow", Mode: fs.ModeDir | 0o700, ModTime: stamp}, nil))
+		put(t, tx, "dir/big", string(noise(200_000)))
+		link(t, tx, "dir/link", "../d/e/f")
+		link(t, tx, "dirlink", "d")
+	})
+	a := open(t, name, lockbox.Options{})
+	must(t, fstest.TestFS(a, "a", "d/e/f", "d!", "dir/big", "dir/link", "dirlink", "ünicode/✓", "empty", "hollow"))
+	sub, err := fs.Sub(a, "dir")
+	must(t, err)
+	must(t, fstest.TestFS(sub, "big"))
+}
+
+func TestLinks(t *testing.T) {
+	name := create(t, lockbox.Options{}, lockbox.CreateOptions{}, func(tx *lockbox.Tx) {
+		put(t, tx, "d/f", "found")
+		link(t, tx, "to-d", "d")
+		link(t, tx, "d/up", "../d/./f")
+		link(t, tx, "twice", "to-d/up")
+		link(t, tx, "loop", "loop")
+		link(t, tx, "out", "../etc/passwd")
+		link(t, tx, "abs", "/etc/passwd")
+		link(t, tx, "dangling", "nothing")
+		link(t, tx, "through", "d/f/x")
+		link(t, tx, "in-and-out", "d/../../d/f")
+	})
+	a := open(t, name, lockbox.Options{})
+	for _, n := range []string{"d/f", "to-d/f", "d/up", "to-d/up", "twice"} {
+		b, err := a.ReadFile(n)
+		if err != nil || string(b) != "found" {
+			t.Errorf("%s: %q, %v", n, b, err)
+		}
+	}
+	for _, n := range []string{"loop", "out", "abs", "dangling", "through", "in-and-out", "d/f/x", "to-d/x"} {
+		if _, err := a.ReadFile(n); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v", n, err)
+		}
+	}
+	for _, n := range []string{"loop", "out", "abs", "dangling"} {
+		fi, err := a.Lstat(n)
+		must(t, err)
+		if fi.Mode().Type() != fs.ModeSymlink {
+			t.Errorf("%s is a %v", n, fi.Mode())
+		}
+	}
+	target, err := a.ReadLink("to-d/up")
+	if err != nil || target != "../d/./f" {
+		t.Errorf("%q, %v", target, err)
+	}
+	_, err = a.ReadLink("d/f")
+	is(t, err, fs.ErrInvalid)
+	list, err := a.ReadDir("to-d")
+	if err != nil || len(list) != 2 {
+		t.Errorf("%v, %v", list, err)
+	}
+}
+
+// TestRawNames shows that names the file system cannot have are reachable as they are.
+func TestRawNames(t *testing.T) {
+	raw := "d/\xff\xfe"
+	name := create(t, lockbox.Options{}, lockbox.CreateOptions{}, func(tx *lockbox.Tx) { put(t, tx, raw, "bytes") })
+	a := open(t, name, lockbox.Options{})
+	if got := names(t, a, "d"); !slices.Equal(got, []string{raw}) {
+		t.Errorf("%q", got)
+	}
+	list, err := a.ReadDir("d")
+	must(t, err)
+	if len(list) != 1 || list[0].Name() != "\xff\xfe" {
+		t.Errorf("a listing passes it over: %v", list)
+	}
+	_, err = a.Open(raw)
+	is(t, err, fs.ErrInvalid)
+	e, err := a.Lookup(raw)
+	must(t, err)
+	f, err := a.OpenEntry(e)
+	must(t, err)
+	b, err := io.ReadAll(f)
+	if err != nil || string(b) != "bytes" {
+		t.Errorf("%q, %v", b, err)
+	}
+	_, err = a.Open(strings.Repeat("x", 2000))
+	is(t, err, fs.ErrNotExist)
+	for _, bad := range []string{"", "/a", "a/../b", "a//b", "."} {
+		if _, err := a.Lookup(bad); !errors.Is(err, fs.ErrInvalid) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+func TestFile(t *testing.T) {
+	data := noise(2<<20 + 17)
+	name := create(t, lockbox.Options{}, lockbox.CreateOptions{}, func(tx *lockbox.Tx) {
+		must(t, tx.PutBytes(t.Context(), file("f"), data))
+	})
+	a := open(t, name, lockbox.Options{})
+	f, err := a.Open("f")
+	must(t, err)
+	r := f.(*lockbox.File)
+	if r.Size() != int64(len(data)) {
+		t.Fatal(r.Size())
+	}
+	p := make([]byte, 1000)
+	n, err := r.ReadAt(p, 1<<20-3)
+	if err != nil || !bytes.Equal(p[:n], data[1<<20-3:][:1000]) {
+		t.Fatal(n, err)
+	}
+	n, err = r.ReadAt(p, int64(len(data))-10)
+	if n != 10 || !errors.Is(err, io.EOF) {
+		t.Fatal(n, err)
+	}
+	pos, err := r.Seek(-7, io.SeekEnd)
+	must(t, err)
+	rest, err := io.ReadAll(r)
+	if pos != int64(len(data))-7 || err != nil || !bytes.Equal(rest, data[len(data)-7:]) {
+		t.Fatal(pos, len(rest), err)
+	}
+	for _, s := range []struct {
+		off    int64
+		whence int
+	}{{-1, io.SeekStart}, {-8, io.SeekCurrent - 1}, {1 << 62, 9}, {-int64(len(data)) - 1, io.SeekEnd}} {
+		if _, err := r.Seek(s.off, s.whence); !errors.Is(err, fs.ErrInvalid) {
+			t.Errorf("seek %v: %v", s, err)
+		}
+	}
+	_, err = r.Seek(5, io.SeekStart)
+	must(t, err)
+	_, err = r.Seek(1<<63-1, io.SeekCurrent)
+	is(t, err, fs.ErrInvalid)
+	var all bytes.Buffer
+	if n, err := r.WriteTo(&all); err != nil || n != int64(len(data))-5 || !bytes.Equal(all.Bytes(), data[5:]) {
+		t.Fatal(n, err)
+	}
+	if n, err := r.WriteTo(&all); n != 0 || err != nil {
+		t.Fatal(n, err)
+	}
+	full := errors.New("full")
+	_, err = r.WriteRange(t.Context(), failingWriter{full}, 0, 10)
+	if err != full {
+		t.Errorf("the writer's error came back as %v", err)
+	}
+	b, err := a.ReadFile("f")
+	if err != nil || !bytes.Equal(b, data) {
+		t.Fatal(len(b), err)
+	}
+	must(t, r.Close())
+	_, err = r.ReadAt(p, 0)
+	is(t, err, fs.ErrClosed)
+	is(t, r.Close(), fs.ErrClosed)
+}
+
+type failingWriter struct{ err error }
+
+func (w failingWriter) Write([]byte) (int, error) { return 0, w.err }
+
+// TestCheapReads asserts the work that the easy calls cost.
+func TestCheapReads(t *testing.T) {
+	const files = 500
+	text := func(i int) string { return strings.Repeat(fmt.Sprintf("line %d\n", i), 100) }
+	name := create(t, lockbox.Options{}, lockbox.CreateOptions{}, func(tx *lockbox.Tx) {
+		for i := range files {
+			put(t, tx, fmt.Sprintf("d%02d/%03d", i%20, i), text(i))
+		}
+	})
+	whole := open(t, name, lockbox.Options{})
+	must(t, whole.Bulk(t.Context(), whole.Entries(""), func(lockbox.Piece) error { return nil }))
+	frames := whole.Counters().FramesDecoded
+
+	// One file of all costs its own frame and a path through each tree.
+	one := open(t, name, lockbox.Options{})
+	if c := one.Counters(); c.NodesDecoded != 0 || c.FramesDecoded != 0 {
+		t.Errorf("opening decodes: %+v", c)
+	}
+	b, err := one.ReadFile("d07/007")
+	if err != nil || string(b) != text(7) {
+		t.Fatal(err)
+	}
+	if c := one.Counters(); c.FramesDecoded != 1 || c.NodesDecoded > 6 || c.Reads > 10 {
+		t.Errorf("one file costs %+v", c)
+	}
+	// Each file by itself, in the order of the directories, from many goroutines: every frame once.
+	all := open(t, name, lockbox.Options{})
+	var wg sync.WaitGroup
+	for g := range 64 {
+		wg.Go(func() {
+			for i := g; i < files; i += 64 {
+				b, err := all.ReadFile(fmt.Sprintf("d%02d/%03d", i%20, i))
+				if err != nil || string(b) != text(i) {
+					t.Errorf("%d: %v", i, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if c := all.Counters(); c.FramesDecoded != frames || frames == 0 || frames > files/10 {
+		t.Errorf("%d frames were decoded, there are %d", c.FramesDecoded, frames)
+	}
+	// A directory's listing passes over what lies deeper.
+	dirs := open(t, name, lockbox.Options{})
+	list, err := dirs.ReadDir(".")
+	if err != nil || len(list) != 20 {
+		t.Fatal(len(list), err)
+	}
+	if c := dirs.Counters(); c.FramesDecoded != 0 {
+		t.Errorf("listing decodes contents: %+v", c)
+	}
+}
+
+func TestBulk(t *testing.T) {
+	want := map[string][]byte{"big": noise(5 << 20), "empty": {}}
+	for i := range 300 {
+		want[fmt.Sprintf("small/%03d", i)] = noise(i * 7)
+	}
+	name := create(t, lockbox.Options{}, lockbox.CreateOptions{}, func(tx *lockbox.Tx) {
+		for n, b := range want {
+			must(t, tx.PutBytes(t.Context(), file(n), b))
+		}
+		must(t, tx.Put(t.Context(), lockbox.Entry{Path: "small", Mode: fs.ModeDir | 0o755}, nil))
+	})
+	for _, jobs := range []int{1, 3} {
+		a := open(t, name, lockbox.Options{Jobs: jobs})
+		var mu sync.Mutex
+		got := map[string][]byte{}
+		must(t, a.Bulk(t.Context(), a.Entries(""), func(p lockbox.Piece) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if got[p.Entry.Path] == nil {
+				got[p.Entry.Path] = make([]byte, p.Entry.Size)
+			}
+			copy(got[p.Entry.Path][p.Off:], p.Data)
+			return p.Err
+		}))
+		if len(got) != len(want) {
+			t.Fatalf("%d of %d files", len(got), len(want))
+		}
+		for n := range want {
+			if !bytes.Equal(got[n], want[n]) {
+				t.Errorf("%s differs", n)
+			}
+		}
+		stop := errors.New("enough")
+		if err := a.Bulk(t.Context(), a.Entries(""), func(lockbox.Piece) error { return stop }); err != stop {
+			t.Errorf("the callback's error came back as %v", err)
+		}
+		err := a.Bulk(t.Context(), func(yield func(lockbox.Entry, error) bool) { yield(file("big"), nil) }, func(lockbox.Piece) error { return nil })
+		is(t, err, fs.ErrInvalid)
+	}
+}
+
+// TestConcurrentUse has readers, listings and Close meet; the race detector looks at it.
+func TestConcurrentUse(t *testing.T) {
+	name := create(t, lockbox.Options{}, lockbox.CreateOptions{}, func(tx *lockbox.Tx) {
+		for i := range 40 {
+			put(t, tx, fmt.Sprintf("f%02d", i), strings.Repeat("x", i*1000))
+		}
+	})
+	a, err := lockbox.Open(t.Context(), name, lockbox.Options{CacheBytes: 64 << 10, Trust: lockbox.Earned})
+	must(t, err)
+	begun := make(chan struct{}, 100)
+	scrubbed := make(chan error, 1)
+	go func() {
+		scrubbed <- a.Scrub(t.Context(), lockbox.ScrubOptions{MaxAge: time.Hour, Damage: func(f lockbox.Finding) { t.Error(f) }})
+	}()
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for i := 0; ; i++ {
+				b, err := a.ReadFile(fmt.Sprintf("f%02d", i%40))
+				if err == nil && len(b) != i%40*1000 {
+					t.Errorf("%d bytes", len(b))
+				}
+				for e, lerr := range a.Entries("") {
+					if lerr != nil {
+						err = lerr
+						break
+					}
+					if e.Path == "f20" {
+						break
+					}
+				}
+				if err != nil {
+					if !errors.Is(err, fs.ErrClosed) {
+						t.Error(err)
+					}
+					return
+				}
+				if i == 3 {
+					begun <- struct{}{}
+				}
+			}
+		})
+	}
+	for range 8 {
+		<-begun
+	}
+	must(t, a.Close())
+	wg.Wait()
+	is(t, <-scrubbed, fs.ErrClosed)
+	must(t, a.Close())
+	_, err = a.Info()
+	is(t, err, fs.ErrClosed)
+	_, err = a.Open("f01")
+	is(t, err, fs.ErrClosed)
+	_, err = a.Begin(t.Context())
+	is(t, err, fs.ErrClosed)
+}
+
+// TestCloseInside shows that a listing does not keep Close waiting.
+func TestCloseInside(t *testing.T) {
+	name := create(t, lockbox.Options{}, lockbox.CreateOptions{}, func(tx *lockbox.Tx) { put(t, tx, "a", "1"); put(t, tx, "b", "2") })
+	a, err := lockbox.Open(t.Context(), name, lockbox.Options{})
+	must(t, err)
+	var last error
+	for _, err := range a.Entries("") {
+		last = err
+		must(t, a.Close())
+	}
+	is(t, last, fs.ErrClosed)
+}
+
+func TestProtection(t *testing.T) {
+	id, err := age.GenerateX25519Identity()
+	must(t, err)
+	other, err := age.GenerateX25519Identity()
+	must(t, err)
+	pub, key, err := ed25519.GenerateKey(nil)
+	must(t, err)
+	wrong, _, err := ed25519.GenerateKey(nil)
+	must(t, err)
+	o := lockbox.Options{SignKey: key}
+	name := create(t, o, lockbox.CreateOptions{Padding: lockbox.PadPadme, Recipients: []lockbox.Recipient{{Key: id.Recipient(), Label: "me"}}}, func(tx *lockbox.Tx) {
+		put(t, tx, "secret", "treasure")
+	})
+	plain := create(t, lockbox.Options{}, lockbox.CreateOptions{}, func(tx *lockbox.Tx) { put(t, tx, "a", "1") })
+
+	ids := []age.Identity{id}
+	a := open(t, name, lockbox.Options{Identities: ids, Signers: []ed25519.PublicKey{pub}})
+	in, err := a.Info()
+	must(t, err)
+	if !in.Encrypted || !in.Signed || !in.Signer.Equal(pub) || in.Padding != lockbox.PadPadme || len(in.Slots) != 1 || in.Slots[0].Label != "me" {
+		t.Errorf("%+v", in)
+	}
+	b, err := a.ReadFile("secret")
+	if err != nil || string(b) != "treasure" {
+		t.Fatal(err)
+	}
+	sound(t, name, lockbox.Options{Identities: ids, Signers: []ed25519.PublicKey{pub}, Root: in.Root})
+
+	for what, o := range map[string]lockbox.Options{
+		"no key":       {},
+		"wrong key":    {Identities: []age.Identity{other}},
+		"wrong signer": {Identities: ids, Signers: []ed25519.PublicKey{wrong}},
+		"wrong root":   {Identities: ids, Root: lockbox.Digest{1}},
+	} {
+		if _, err := lockbox.Open(t.Context(), name, o); !errors.Is(err, lockbox.ErrAuth) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if _, err := lockbox.Verify(t.Context(), name, o, lockbox.VerifyOptions{}); !errors.Is(err, lockbox.ErrAuth) {
+			t.Errorf("%s: verify: %v", what, err)
+		}
+	}
+	// Somebody may have put another archive in the place of the one that was meant.
+	_, err = lockbox.Open(t.Context(), plain, lockbox.Options{Identities: ids})
+	is(t, err, lockbox.ErrAuth)
+	_, err = lockbox.Verify(t.Context(), plain, lockbox.Options{Identities: ids}, lockbox.VerifyOptions{})
+	is(t, err, lockbox.ErrAuth)
+	_, err = lockbox.Open(t.Context(), plain, lockbox.Options{Signers: []ed25519.PublicKey{pub}})
+	is(t, err, lockbox.ErrAuth)
+
+	w := openWrite(t, name, lockbox.Options{Identities: ids})
+	_, err = w.Begin(t.Context())
+	is(t, err, lockbox.ErrAuth)
+	must(t, w.Close())
+	w = openWrite(t, name, lockbox.Options{Identities: ids, SignKey: key})
+	change(t, w, func(tx *lockbox.Tx) { put(t, tx, "more", "gold") })
+}
+
+func TestOptions(t *testing.T) {
+	id, err := age.GenerateX25519Identity()
+	must(t, err)
+	_, key, err := ed25519.GenerateKey(nil)
+	must(t, err)
+	pub, _, err := ed25519.GenerateKey(nil)
+	must(t, err)
+	to := []lockbox.Recipient{{Key: id.Recipient()}}
+	name := filepath.Join(t.TempDir(), "a.lbx")
+	for i, c := range []struct {
+		o lockbox.Options
+		c lockbox.CreateOptions
+	}{
+		{o: lockbox.Options{Jobs: -1}},
+		{o: lockbox.Options{CacheBytes: -1}},
+		{o: lockbox.Options{Trust: 9}},
+		{o: lockbox.Options{Passphrase: []byte("x")}},
+		{o: lockbox.Options{Identities: []age.Identity{id}}},
+		{o: lockbox.Options{Root: lockbox.Digest{1}}},
+		{o: lockbox.Options{Signers: []ed25519.PublicKey{pub}}},
+		{o: lockbox.Options{Signers: []ed25519.PublicKey{pub}, SignKey: key}},
+		{o: lockbox.Options{Signers: []ed25519.PublicKey{{1}}}},
+		{o: lockbox.Options{Seed: []byte{}}, c: lockbox.CreateOptions{Recipients: to}},
+		{c: lockbox.CreateOptions{Compression: 9}},
+		{c: lockbox.CreateOptions{Padding: 9}},
+		{c: lockbox.CreateOptions{Sector: 1000}},
+		{c: lockbox.CreateOptions{Passphrase: []byte{}}},
+		{c: lockbox.CreateOptions{Recipients: []lockbox.Recipient{{}}}},
+	} {
+		a, err := lockbox.Create(t.Context(), name, c.o, c.c)
+		if !errors.Is(err, fs.ErrInvalid) || a != nil {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+	for _, o := range []lockbox.Options{{SignKey: key}, {Seed: []byte{}}, {Jobs: -1}} {
+		_, err := lockbox.Open(t.Context(), name, o)
+		is(t, err, fs.ErrInvalid)
+	}
+	_, err = lockbox.Open(t.Context(), name, lockbox.Options{})
+	is(t, err, fs.ErrNotExist)
+	_, err = lockbox.Verify(t.Context(), name, lockbox.Options{}, lockbox.VerifyOptions{})
+	is(t, err, fs.ErrNotExist)
+	must(t, os.WriteFile(name, noise(100_000), 0o666))
+	_, err = lockbox.Open(t.Context(), name, lockbox.Options{})
+	is(t, err, lockbox.ErrNotLockbox)
+	_, err = lockbox.Create(t.Context(), name, lockbox.Options{}, lockbox.CreateOptions{})
+	is(t, err, fs.ErrExist)
+	var where *lockbox.Error
+	if !errors.As(err, &where) || where.Archive != name || where.Op != "create" {
+		t.Errorf("%+v", where)
+	}
+}
+
+func TestPassphrase(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a passphrase takes a second")
+	}
+	p := []byte("correct horse")
+	name := create(t, lockbox.Options{}, lockbox.CreateOptions{Passphrase: p}, func(tx *lockbox.Tx) { put(t, tx, "a", "1") })
+	a := open(t, name, lockbox.Options{Passphrase: p})
+	if b, err := a.ReadFile("a"); err != nil || string(b) != "1" {
+		t.Error(err)
+	}
+	_, err := lockbox.Open(t.Context(), name, lockbox.Options{Passphrase: []byte("battery staple")})
+	is(t, err, lockbox.ErrAuth)
+}
