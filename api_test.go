@@ -39,14 +39,14 @@ func create(t testing.TB, o lockbox.Options, c lockbox.CreateOptions, fill func(
 	return name
 }
 
-func sound(t testing.TB, name string, o lockbox.Options) {
+func sound(t tb, name string, o lockbox.Options) {
 	t.Helper()
 	if _, err := lockbox.Verify(context.Background(), name, o, lockbox.VerifyOptions{}); err != nil {
 		t.Error(err)
 	}
 }
 
-func change(t testing.TB, a *lockbox.Archive, fill func(*lockbox.Tx)) lockbox.Summary {
+func change(t tb, a *lockbox.Archive, fill func(*lockbox.Tx)) lockbox.Summary {
 	t.Helper()
 	tx, err := a.Begin(t.Context())
 	must(t, err)
@@ -56,14 +56,14 @@ func change(t testing.TB, a *lockbox.Archive, fill func(*lockbox.Tx)) lockbox.Su
 	return sum
 }
 
-func must(t testing.TB, err error) {
+func must(t tb, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-func is(t testing.TB, err, kind error) {
+func is(t tb, err, kind error) {
 	t.Helper()
 	if !errors.Is(err, kind) {
 		t.Fatalf("the error is %v, due is %v", err, kind)
@@ -74,7 +74,7 @@ func file(name string) lockbox.Entry {
 	return lockbox.Entry{Path: name, Mode: 0o644, ModTime: stamp}
 }
 
-func put(t testing.TB, tx *lockbox.Tx, name, text string) {
+func put(t tb, tx *lockbox.Tx, name, text string) {
 	t.Helper()
 	must(t, tx.PutBytes(t.Context(), file(name), []byte(text)))
 }
@@ -100,6 +100,15 @@ func openWrite(t testing.TB, name string, o lockbox.Options) *lockbox.Archive {
 	return a
 }
 
+// tb is what the helpers need of a test, or of a case of a property.
+type tb interface {
+	Helper()
+	Error(args ...any)
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+	Context() context.Context
+}
+
 // noise is data that does not compress.
 func noise(n int) []byte {
 	b := make([]byte, n)
@@ -109,7 +118,7 @@ func noise(n int) []byte {
 }
 
 // names returns what is stored.
-func names(t testing.TB, a *lockbox.Archive, under string) (list []string) {
+func names(t tb, a *lockbox.Archive, under string) (list []string) {
 	t.Helper()
 	for e, err := range a.Entries(under) {
 		must(t, err)

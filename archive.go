@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"sync"
+	"sync/atomic"
 
 	"lockbox/internal/format"
 	"lockbox/internal/store"
@@ -20,6 +21,9 @@ type Archive struct {
 	keys *keyring
 	gate gate
 
+	writer   bool
+	changing atomic.Bool // a transaction is open
+
 	closing sync.Once
 	closed  chan struct{}
 	lastErr error // of Close
@@ -31,7 +35,7 @@ func Open(ctx context.Context, name string, o Options) (*Archive, error) {
 	if err := o.validateRead(); err != nil {
 		return nil, failure("open", name, "", err)
 	}
-	return open(ctx, name, o, store.Open)
+	return open(ctx, name, o, false, store.Open)
 }
 
 // OpenWrite opens an archive for changing. When its last writer did not close it in order, it is repaired first.
@@ -40,12 +44,12 @@ func OpenWrite(ctx context.Context, name string, o Options) (*Archive, error) {
 		return nil, failure("open", name, "", err)
 	}
 	if o.Seed == nil {
-		return open(ctx, name, o, store.OpenWrite)
+		return open(ctx, name, o, true, store.OpenWrite)
 	}
 	// Repairing may draw ids already, so the root that they follow from is looked up first.
 	r := o
 	r.SignKey, r.Seed = nil, nil
-	before, err := open(ctx, name, r, store.Open)
+	before, err := open(ctx, name, r, false, store.Open)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +60,7 @@ func OpenWrite(ctx context.Context, name string, o Options) (*Archive, error) {
 	if err != nil {
 		return nil, err
 	}
-	return open(ctx, name, o, func(ctx context.Context, name string, so store.Options) (*store.Archive, error) {
+	return open(ctx, name, o, true, func(ctx context.Context, name string, so store.Options) (*store.Archive, error) {
 		so.Entropy = o.ids(format.Digest(in.Root), CreateOptions{})
 		return store.OpenWrite(ctx, name, so)
 	})
@@ -77,7 +81,7 @@ func Create(ctx context.Context, name string, o Options, c CreateOptions) (*Arch
 	}
 	// The pins were held against the key that signs; there is no signature yet that they could be held against.
 	o.Signers = nil
-	return open(ctx, name, o, func(ctx context.Context, name string, so store.Options) (*store.Archive, error) {
+	return open(ctx, name, o, true, func(ctx context.Context, name string, so store.Options) (*store.Archive, error) {
 		if o.Seed != nil {
 			so.Entropy = o.ids(format.Digest{}, c)
 		}
@@ -91,7 +95,7 @@ func Create(ctx context.Context, name string, o Options, c CreateOptions) (*Arch
 	})
 }
 
-func open(ctx context.Context, name string, o Options, engine func(context.Context, string, store.Options) (*store.Archive, error)) (*Archive, error) {
+func open(ctx context.Context, name string, o Options, writer bool, engine func(context.Context, string, store.Options) (*store.Archive, error)) (*Archive, error) {
 	keys, err := o.keyring()
 	if err != nil {
 		return nil, failure("open", name, "", err)
@@ -110,7 +114,7 @@ func open(ctx context.Context, name string, o Options, engine func(context.Conte
 		keys.wipe()
 		return nil, failure("open", name, "", err)
 	}
-	a := &Archive{name: name, opt: o, s: s, keys: keys, closed: make(chan struct{})}
+	a := &Archive{name: name, opt: o, s: s, keys: keys, writer: writer, closed: make(chan struct{})}
 	a.gate.idle = make(chan struct{}, 1)
 	return a, nil
 }

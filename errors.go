@@ -35,6 +35,10 @@ var (
 	ErrUnstorable error = store.ErrUnstorable
 	// ErrSourceChanged: a file changed while it was read, or has another length than it said.
 	ErrSourceChanged error = store.ErrSourceChanged
+	// ErrReadOnly: the handle was opened with Open and not with OpenWrite.
+	ErrReadOnly = errors.New("the archive is open for reading only")
+	// ErrTransaction: the handle has a transaction that has not ended.
+	ErrTransaction = errors.New("a transaction is already open")
 	// ErrUncommitted: Remove or Rename would concern what the same transaction has put.
 	ErrUncommitted = errors.New("it was put by this transaction and is not committed")
 	// ErrUntidy: the commits are made and safe, but overwriting what they removed did not come to its end. The next
@@ -105,8 +109,8 @@ func (a *Archive) failure(op, entry string, gen uint64, err error) error {
 	return failure(op, a.name, entry, err)
 }
 
-// pathFailure is the error of a method of the file system.
-func (a *Archive) pathFailure(op, name string, gen uint64, err error) error {
+// pathFailure is the error of a method of the file system that was given name, which stands for entry.
+func (a *Archive) pathFailure(op, name, entry string, gen uint64, err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -115,7 +119,7 @@ func (a *Archive) pathFailure(op, name string, gen uint64, err error) error {
 		err = fs.ErrNotExist
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 	default:
-		err = a.failure(op, "", gen, err)
+		err = a.failure(op, entry, gen, err)
 	}
 	return &fs.PathError{Op: op, Path: name, Err: err}
 }

@@ -80,7 +80,7 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	if err == nil || errors.Is(err, io.EOF) {
 		return n, err
 	}
-	return n, f.a.pathFailure("read", f.name, f.gen, err)
+	return n, f.a.pathFailure("read", f.name, f.info.entry.Path, f.gen, err)
 }
 
 // Read implements io.Reader. For a whole file WriteTo, which io.Copy uses, reads ahead with all workers.
@@ -140,7 +140,7 @@ func (f *File) WriteRange(ctx context.Context, w io.Writer, off, n int64) (int64
 	if to.err != nil {
 		return written, to.err // not the archive's
 	}
-	return written, f.a.pathFailure("read", f.name, f.gen, err)
+	return written, f.a.pathFailure("read", f.name, f.info.entry.Path, f.gen, err)
 }
 
 // sink remembers the error of a writer.

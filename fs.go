@@ -113,7 +113,7 @@ func (a *Archive) named(op, name string, follow bool, fn func(e index.Entry, gen
 	if err == nil {
 		err = fn(e, gen)
 	}
-	return a.pathFailure(op, name, gen, err)
+	return a.pathFailure(op, name, e.Path.String(), gen, err)
 }
 
 // resolve finds what a path stands for. When the archive has that very path nothing above it can be a link: one lookup is all.
@@ -241,7 +241,7 @@ func (d *dir) ReadDir(n int) ([]fs.DirEntry, error) {
 	}
 	defer d.a.gate.leave()
 	if d.a.s.Generation() != d.gen {
-		return nil, d.a.pathFailure("readdir", d.name, d.gen, errMoved)
+		return nil, d.a.pathFailure("readdir", d.name, d.path.String(), d.gen, errMoved)
 	}
 	limit := n
 	if n <= 0 {
@@ -253,7 +253,7 @@ func (d *dir) ReadDir(n int) ([]fs.DirEntry, error) {
 	}
 	switch {
 	case err != nil:
-		return list, d.a.pathFailure("readdir", d.name, d.gen, err)
+		return list, d.a.pathFailure("readdir", d.name, d.path.String(), d.gen, err)
 	case n > 0 && len(list) == 0:
 		return nil, io.EOF
 	}

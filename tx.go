@@ -26,6 +26,8 @@ type Tx struct {
 	put  map[pathsafe.Path]bool     // paths that were put, true, and all above them
 	gone map[pathsafe.Path]struct{} // committed paths that were removed or renamed
 	bad  error                      // why it can only be rolled back
+
+	ended bool
 }
 
 // Summary is what a transaction did.
@@ -38,14 +40,21 @@ type Summary struct {
 	SharedBytes              int64 // of contents that removed entries had and other entries still have
 }
 
-// Begin starts a transaction on a handle that Create or OpenWrite gave. There is one at a time.
+// Begin starts a transaction on a handle that Create or OpenWrite gave. There is one at a time (ErrTransaction).
 func (a *Archive) Begin(ctx context.Context) (*Tx, error) {
 	if err := a.gate.enter(); err != nil {
 		return nil, failure("begin", a.name, "", err)
 	}
 	defer a.gate.leave()
+	switch {
+	case !a.writer:
+		return nil, failure("begin", a.name, "", ErrReadOnly)
+	case !a.changing.CompareAndSwap(false, true):
+		return nil, failure("begin", a.name, "", ErrTransaction)
+	}
 	t, err := a.s.Begin(ctx)
 	if err != nil {
+		a.changing.Store(false)
 		return nil, failure("begin", a.name, "", err)
 	}
 	return &Tx{a: a, t: t, put: make(map[pathsafe.Path]bool), gone: make(map[pathsafe.Path]struct{})}, nil
@@ -137,48 +146,92 @@ func source(e *Entry, r io.Reader) (store.Source, error) {
 	if r == nil {
 		return store.Source{}, invalid("a file without a reader")
 	}
-	size := int64(-1)
-	if l, ok := r.(interface{ Len() int }); ok {
-		size = int64(l.Len())
-		if e.Size > 0 && e.Size != size {
-			return store.Source{}, fmt.Errorf("%w: there are %d bytes, the entry says %d", ErrSourceChanged, size, e.Size)
-		}
-	} else if e.Size > 0 {
-		size = e.Size
-	} else {
-		head, err := io.ReadAll(io.LimitReader(r, peeked))
-		if err != nil {
+	in := &input{r: r, size: -1}
+	if err := in.measure(); err != nil {
+		return store.Source{}, err
+	}
+	switch {
+	case e.Size > 0 && in.size < 0:
+		in.size = e.Size
+	case e.Size > 0 && e.Size != in.size:
+		return store.Source{}, fmt.Errorf("%w: there are %d bytes, the entry says %d", ErrSourceChanged, in.size, e.Size)
+	case in.size < 0:
+		if err := in.peek(); err != nil {
 			return store.Source{}, err
 		}
-		if len(head) < peeked {
-			size = int64(len(head))
-		}
-		r = io.MultiReader(bytes.NewReader(head), r)
 	}
-	in := &once{r: r}
 	opened := rec
-	opened.Size = size
-	if rec.Size = size; size > known {
+	opened.Size = in.size
+	if rec.Size = in.size; in.size > known && !in.seekable {
 		rec.Size = -1
 	}
-	return store.Source{Entry: rec, Open: func() (store.Reader, index.Entry, error) {
-		if in.used {
-			return nil, opened, fmt.Errorf("%w: it has not %d bytes", ErrSourceChanged, size)
-		}
-		in.used = true
-		return in, opened, nil
-	}}, nil
+	return store.Source{Entry: rec, Open: func() (store.Reader, index.Entry, error) { return in, opened, in.open() }}, nil
 }
 
-// once is a reader that the engine opens once. There is no later state of it to compare with.
-type once struct {
-	r    io.Reader
-	used bool
+// input is what Put reads. There is no later state of it to compare with.
+type input struct {
+	r        io.Reader
+	size     int64 // -1: not known
+	start    int64 // where a seekable one stood
+	seekable bool
+	used     bool
 }
 
-func (o *once) Read(p []byte) (int, error) { return o.r.Read(p) }
-func (o *once) Check() error               { return nil }
-func (o *once) Close() error               { return nil }
+// measure finds out what is left to read, if that shows without reading.
+func (in *input) measure() error {
+	if l, ok := in.r.(interface{ Len() int }); ok {
+		in.size = int64(l.Len())
+	}
+	s, ok := in.r.(io.Seeker)
+	if !ok {
+		return nil
+	}
+	start, err := s.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return nil // a pipe has the method too
+	}
+	end, err := s.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil
+	}
+	if _, err := s.Seek(start, io.SeekStart); err != nil {
+		return err
+	}
+	if end > start { // else it may be one of those whose length shows only by reading
+		in.size, in.start, in.seekable = end-start, start, true
+	}
+	return nil
+}
+
+// peek reads the beginning, to see whether that is all.
+func (in *input) peek() error {
+	head, err := io.ReadAll(io.LimitReader(in.r, peeked))
+	if err != nil {
+		return err
+	}
+	if len(head) < peeked {
+		in.size = int64(len(head))
+	}
+	in.r = io.MultiReader(bytes.NewReader(head), in.r)
+	return nil
+}
+
+// open begins a reading; a second one only where the reader can be set back.
+func (in *input) open() error {
+	switch {
+	case in.seekable:
+		_, err := in.r.(io.Seeker).Seek(in.start, io.SeekStart)
+		return err
+	case in.used:
+		return fmt.Errorf("%w: it has not %d bytes", ErrSourceChanged, in.size)
+	}
+	in.used = true
+	return nil
+}
+
+func (in *input) Read(p []byte) (int, error) { return in.r.Read(p) }
+func (in *input) Check() error               { return nil }
+func (in *input) Close() error               { return nil }
 
 // Remove removes an entry and everything below it; fs.ErrNotExist when there is nothing. The bytes are overwritten after the commit, unless another
 // entry has the same.
@@ -298,37 +351,49 @@ func (t *Tx) committed(ctx context.Context, p pathsafe.Path) iter.Seq2[index.Ent
 }
 
 // Commit makes the transaction the archive's state. When it returns nil, that survives a power cut. When it fails the archive is as it was,
-// unless the error is of kind ErrOutcomeUnknown. ctx is honoured up to the point from which on the change is made.
+// unless the error is of kind ErrOutcomeUnknown. ctx is honoured up to the point from which on the change is made. The transaction has ended
+// in any case.
 func (t *Tx) Commit(ctx context.Context) (Summary, error) {
-	if err := t.enter("commit", ""); err != nil {
-		return Summary{}, err
+	if err := t.a.gate.enter(); err != nil {
+		return Summary{}, failure("commit", t.a.name, "", err)
 	}
 	defer t.a.gate.leave()
+	if t.bad != nil {
+		return Summary{}, errors.Join(t.bad, t.end())
+	}
 	gen := t.a.s.Generation()
 	sum, err := t.t.Commit(ctx)
 	if err != nil {
-		return Summary{}, t.a.failure("commit", "", gen, err)
+		return Summary{}, errors.Join(t.a.failure("commit", "", gen, err), t.end())
 	}
-	t.put, t.gone = nil, nil
-	t.bad = failure("use", t.a.name, "", errEnded)
 	return Summary{
 		Generation: sum.Generation, Root: Digest(sum.Root), Added: sum.Added, Replaced: sum.Replaced, Removed: sum.Removed,
 		PlainBytes: sum.PlainBytes, StoredBytes: sum.StoredBytes, SharedBytes: sum.SharedBytes,
-	}, nil
+	}, t.end()
 }
 
-var errEnded = errors.New("the transaction has ended")
-
-// Rollback ends the transaction and leaves the archive as it was; what was staged is overwritten. After Commit, or after Close of the archive, it does nothing, so that it can be deferred.
+// Rollback ends the transaction and leaves the archive as it was; what was staged is overwritten. After Commit, or after Close of the
+// archive, it does nothing, so that it can be deferred.
 func (t *Tx) Rollback() error {
 	if t.a.gate.enter() != nil {
 		return nil // Close has done it
 	}
 	defer t.a.gate.leave()
-	err := t.t.Rollback()
-	t.put, t.gone = nil, nil
+	return t.end()
+}
+
+var errEnded = errors.New("the transaction has ended")
+
+// end ends the transaction, committed or not. It may be called again.
+func (t *Tx) end() error {
+	if t.ended {
+		return nil
+	}
+	err := failure("roll back", t.a.name, "", t.t.Rollback())
+	t.ended, t.put, t.gone = true, nil, nil
 	if t.bad == nil {
 		t.bad = failure("use", t.a.name, "", errEnded)
 	}
-	return failure("roll back", t.a.name, "", err)
+	t.a.changing.Store(false)
+	return err
 }
