@@ -16,17 +16,20 @@ import (
 
 // PutFSOptions say what of a file system is stored. The zero value stores everything and ends with the first failure.
 type PutFSOptions struct {
-	// Select is shown every entry before it is stored, under the path that it is to have. It may change all but Path and
-	// Size, and leaves the entry out by returning false, a directory with all that is in it.
+	// Select is shown every entry before it is stored, under the path that it is to have, and a file again when it is
+	// opened. It may change all but Path and Size, and leaves the entry out by returning false, a directory with all
+	// that is in it.
 	Select func(*Entry) bool
-	// Failed is told of what cannot be stored; when it returns nil, the rest is stored without it, else that is the error of PutFS.
+	// Failed is told of what cannot be stored; when it returns nil, the rest is stored without it, else that is the
+	// error of PutFS.
 	Failed func(name string, err error) error
 }
 
-// PutFS stores what a file system has below the stored path under, "" being the top. Workers read and compress several files at once, so
-// the file system and Select are used by several goroutines, Select by one at a time. What is stored does not depend on their number.
-// A file that changes while it is read is read again, and fails with ErrSourceChanged when that does not help. Symbolic links are stored
-// as links if fsys is an fs.ReadLinkFS. After an error the transaction can only be rolled back.
+// PutFS stores what a file system has below the stored path under, "" being the top. Workers read and compress
+// several files at once, so the file system and Select are used by several goroutines, Select by one at a time. What
+// is stored does not depend on their number. A file that changes while it is read is read again, and fails with
+// ErrSourceChanged when that does not help. Symbolic links are stored as links if fsys is an fs.ReadLinkFS. After an
+// error the transaction can only be rolled back.
 func (t *Tx) PutFS(ctx context.Context, under string, fsys fs.FS, o PutFSOptions) error {
 	if err := t.enter("put", under); err != nil {
 		return err
@@ -93,7 +96,8 @@ func (w *fsWalk) sources() iter.Seq[store.Source] {
 	}
 }
 
-// source makes a source of what the walk has found, or of its failure: that travels with the others so that all come in order.
+// source makes a source of what the walk has found, or of its failure: that travels with the others so that all come
+// in order.
 func (w *fsWalk) source(name string, d fs.DirEntry, err error) (src store.Source, take bool) {
 	p := w.top
 	if name != "." {
@@ -138,6 +142,9 @@ func failing(p pathsafe.Path, err error) store.Source {
 // entry is what is to be stored of a file, as fi describes it.
 func (w *fsWalk) entry(name string, p pathsafe.Path, fi fs.FileInfo) (e Entry, take bool, err error) {
 	e = Entry{Path: p.String(), Mode: fi.Mode(), ModTime: fi.ModTime()}
+	if stored, ok := fi.Sys().(Entry); ok {
+		e.Owner = stored.Owner
+	}
 	switch fi.Mode().Type() {
 	case 0:
 		e.Size = fi.Size()

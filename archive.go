@@ -66,8 +66,8 @@ func OpenWrite(ctx context.Context, name string, o Options) (*Archive, error) {
 	})
 }
 
-// Create makes a new archive. It has no name until its first Commit, which therefore makes it complete and durable with
-// everything that it begins with; Close before that leaves nothing behind. fs.ErrExist when the name is taken.
+// Create makes a new archive. It has no name until its first Commit, which therefore makes it complete and durable
+// with everything that it begins with; Close before that leaves nothing behind. fs.ErrExist when the name is taken.
 func Create(ctx context.Context, name string, o Options, c CreateOptions) (*Archive, error) {
 	if err := o.validateCreate(&c); err != nil {
 		return nil, failure("create", name, "", err)
@@ -119,9 +119,9 @@ func open(ctx context.Context, name string, o Options, writer bool, engine func(
 	return a, nil
 }
 
-// Close ends the handle. It waits for what is under way, so it must not be called from a callback. An open transaction is rolled back. Then
-// what commits have removed is overwritten, as far as no reader needs it; an error of kind ErrUntidy says that this failed.
-// Closing again gives the same error.
+// Close ends the handle. It waits for what is under way, so it must not be called from a callback. An open
+// transaction is rolled back. Then what commits have removed is overwritten, as far as no reader needs it; an error
+// of kind ErrUntidy says that this failed. Closing again gives the same error.
 func (a *Archive) Close() error {
 	a.closing.Do(func() {
 		close(a.closed)
@@ -132,7 +132,8 @@ func (a *Archive) Close() error {
 	return a.lastErr
 }
 
-// Tidy overwrites what commits have removed, as Close does, and leaves the handle open. It does nothing while a transaction is open.
+// Tidy overwrites what commits have removed, as Close does, and leaves the handle open. It does nothing while a
+// transaction is open.
 func (a *Archive) Tidy() error {
 	if err := a.gate.enter(); err != nil {
 		return failure("tidy", a.name, "", err)
@@ -203,7 +204,8 @@ func (a *Archive) Info() (Info, error) {
 	return out, nil
 }
 
-// Root returns the root digest of the state that the handle reads: whoever knows it can have Options.Root hold an archive to it.
+// Root returns the root digest of the state that the handle reads: whoever knows it can have Options.Root hold an
+// archive to it.
 func (a *Archive) Root() (Digest, error) {
 	in, err := a.Info()
 	return in.Root, err

@@ -13,28 +13,30 @@ import (
 // The kinds of failure, for errors.Is, beside fs.ErrNotExist, fs.ErrExist, fs.ErrInvalid and fs.ErrClosed.
 var (
 	// ErrCorrupt: bytes of the archive are not what was written.
-	ErrCorrupt error = format.ErrCorrupt
+	ErrCorrupt = format.ErrCorrupt
 	// ErrAuth: no key or the wrong one, a signer that is not pinned, a root that is not the expected one.
-	ErrAuth error = format.ErrAuth
+	ErrAuth = format.ErrAuth
 	// ErrNotLockbox: the file is not an archive.
-	ErrNotLockbox error = format.ErrNotLockbox
+	ErrNotLockbox = format.ErrNotLockbox
 	// ErrVersion: a later format, or a feature that this package does not know.
-	ErrVersion error = format.ErrVersion
+	ErrVersion = format.ErrVersion
 	// ErrBusy: another writer had the archive for longer than Options.LockTimeout.
-	ErrBusy error = format.ErrBusy
-	// ErrPoisoned: an earlier write or sync of this handle has failed. It can only be closed; opening it again repairs.
-	ErrPoisoned error = format.ErrPoisoned
-	// ErrChanged: the state that was read is no longer the archive's, or the file was changed by something else than a commit.
-	ErrChanged error = format.ErrChanged
+	ErrBusy = format.ErrBusy
+	// ErrPoisoned: an earlier write or sync of this handle has failed. It can only be closed; opening it again
+	// repairs.
+	ErrPoisoned = format.ErrPoisoned
+	// ErrChanged: the state that was read is no longer the archive's, or the file was changed by something else than
+	// a commit.
+	ErrChanged = format.ErrChanged
 	// ErrConflict: something would be stored below what is not a directory. Commit finds it.
-	ErrConflict error = store.ErrConflict
-	// ErrOutcomeUnknown: Commit failed while it published. The archive is exactly the old or exactly the new
-	// state; opening it again shows which.
-	ErrOutcomeUnknown error = store.ErrOutcomeUnknown
+	ErrConflict = store.ErrConflict
+	// ErrOutcomeUnknown: Commit failed while it published. The archive is exactly the old or exactly the new state;
+	// opening it again shows which.
+	ErrOutcomeUnknown = store.ErrOutcomeUnknown
 	// ErrUnstorable: the format cannot hold the entry.
-	ErrUnstorable error = store.ErrUnstorable
+	ErrUnstorable = store.ErrUnstorable
 	// ErrSourceChanged: a file changed while it was read, or has another length than it said.
-	ErrSourceChanged error = store.ErrSourceChanged
+	ErrSourceChanged = store.ErrSourceChanged
 	// ErrReadOnly: the handle was opened with Open and not with OpenWrite.
 	ErrReadOnly = errors.New("the archive is open for reading only")
 	// ErrTransaction: the handle has a transaction that has not ended.
@@ -93,8 +95,8 @@ func unnamed(err error, entry string) error {
 	return err
 }
 
-// failure makes an *Error of what the handle said while it read generation gen. Damage that shows only because
-// the generation was superseded and overwritten meanwhile is none.
+// failure makes an *Error of what the handle said while it read generation gen. Damage that shows only because the
+// generation was superseded and overwritten meanwhile is none.
 func (a *Archive) failure(op, entry string, gen uint64, err error) error {
 	if errors.Is(err, ErrCorrupt) {
 		switch now := a.s.Generation(); {

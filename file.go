@@ -67,7 +67,8 @@ func (f *File) Close() error {
 	return nil
 }
 
-// ReadAt implements io.ReaderAt. Every byte that it returns was verified after it was read; when it fails, p holds nothing else.
+// ReadAt implements io.ReaderAt. Every byte that it returns was verified after it was read; when it fails, p holds
+// nothing else.
 func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	if err := f.enter("read"); err != nil {
 		return 0, err
@@ -125,8 +126,9 @@ func (f *File) WriteTo(w io.Writer) (int64, error) {
 	return n, err
 }
 
-// WriteRange writes n bytes from off on to w, in order, or as many as there are, and returns how many. The archive's workers read and decode
-// ahead; they call w, one at a time. Before damage is met a correct prefix may have been written, never a wrong byte.
+// WriteRange writes n bytes from off on to w, in order, or as many as there are, and returns how many. The archive's
+// workers read and decode ahead; they call w, one at a time. Before damage is met a correct prefix may have been
+// written, never a wrong byte.
 func (f *File) WriteRange(ctx context.Context, w io.Writer, off, n int64) (int64, error) {
 	if err := f.enter("read"); err != nil {
 		return 0, err
@@ -159,8 +161,8 @@ func (s *sink) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// wholeFile is up to which size ReadFile trusts what an entry says its file has: beyond that its buffer grows with what was
-// really read, so that a forged size costs no memory.
+// wholeFile is up to which size ReadFile trusts what an entry says its file has: beyond that its buffer grows with
+// what was really read, so that a forged size costs no memory.
 const wholeFile = 64 << 20
 
 func (f *File) readAll() ([]byte, error) {

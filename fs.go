@@ -57,7 +57,7 @@ func (a *Archive) stat(op, name string, follow bool) (fi fs.FileInfo, err error)
 func (a *Archive) ReadLink(name string) (target string, err error) {
 	err = a.named("readlink", name, false, func(e index.Entry, _ uint64) error {
 		if e.Kind != index.Symlink {
-			return fs.ErrInvalid
+			return invalid("it is a %v", e.Kind)
 		}
 		target = e.Target
 		return nil
@@ -65,11 +65,12 @@ func (a *Archive) ReadLink(name string) (target string, err error) {
 	return target, err
 }
 
-// ReadFile returns a whole file; symbolic links are followed. A file that may be larger than memory is better streamed.
+// ReadFile returns a whole file; symbolic links are followed. A file that may be larger than memory is better
+// streamed.
 func (a *Archive) ReadFile(name string) (b []byte, err error) {
 	err = a.named("read", name, true, func(e index.Entry, gen uint64) error {
 		if e.Kind != index.File {
-			return fs.ErrInvalid
+			return invalid("it is a %v", e.Kind)
 		}
 		f, err := a.openFile(name, &e, gen)
 		if err == nil {
@@ -116,7 +117,8 @@ func (a *Archive) named(op, name string, follow bool, fn func(e index.Entry, gen
 	return a.pathFailure(op, name, e.Path.String(), gen, err)
 }
 
-// resolve finds what a path stands for. When the archive has that very path nothing above it can be a link: one lookup is all.
+// resolve finds what a path stands for. When the archive has that very path nothing above it can be a link: one
+// lookup is all.
 func (a *Archive) resolve(p pathsafe.Path, follow bool) (index.Entry, error) {
 	e, err := a.lookup(p)
 	if err == nil && (e.Kind != index.Symlink || !follow) || err != nil && !errors.Is(err, fs.ErrNotExist) {

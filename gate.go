@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// gate lets Close wait for what is under way, and refuses what comes later. Counting instead of locking means that who is inside
-// may enter again while somebody waits to close.
+// gate lets Close wait for what is under way, and refuses what comes later. Counting instead of locking means that
+// who is inside may enter again while somebody waits to close.
 type gate struct {
 	n    atomic.Int64 // who is inside; math.MinInt64 is added by shut
 	idle chan struct{}

@@ -30,14 +30,15 @@ func ParseDigest(s string) (d Digest, err error) {
 	return Digest(b), nil
 }
 
-// ParseIdentities reads a file of private keys: age identities one a line, that file encrypted with a passphrase, or an SSH private key.
-// passphrase is asked when the file is locked; nil: such a file is an error. What it returns is overwritten after use.
+// ParseIdentities reads a file of private keys: age identities one a line, that file encrypted with a passphrase, or
+// an SSH private key. passphrase is asked when the file is locked; nil: such a file is an error. What it returns is
+// overwritten after use.
 func ParseIdentities(file []byte, passphrase func(prompt string) ([]byte, error)) ([]age.Identity, error) {
 	return seal.ParseIdentities(file, seal.UI{Passphrase: passphrase})
 }
 
-// ParseRecipients reads a file of public keys, age recipients or SSH keys, one a line. Each becomes a recipient with its
-// line as the label.
+// ParseRecipients reads a file of public keys, age recipients or SSH keys, one a line. Each becomes a recipient with
+// its line as the label.
 func ParseRecipients(file []byte) (rs []Recipient, err error) {
 	slots, err := seal.ParseRecipients(file, seal.UI{})
 	for _, s := range slots {
@@ -56,7 +57,8 @@ func ParseSigners(file []byte) (keys []ed25519.PublicKey, err error) {
 	return keys, err
 }
 
-// ParseSignKey reads an Ed25519 private key in OpenSSH's format or PKCS#8, in PEM. passphrase is as in ParseIdentities.
+// ParseSignKey reads an Ed25519 private key in OpenSSH's format or PKCS#8, in PEM. passphrase is as in
+// ParseIdentities.
 func ParseSignKey(file []byte, passphrase func(prompt string) ([]byte, error)) (crypto.Signer, error) {
 	s, err := seal.ParseSigner(file, seal.UI{Passphrase: passphrase})
 	if err != nil {

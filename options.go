@@ -17,8 +17,9 @@ import (
 
 // Options say how a handle works. The zero value is the default.
 type Options struct {
-	// Passphrase and Identities unlock an encrypted archive; one that fits is enough. With either of them an archive that is not
-	// encrypted is refused (ErrAuth): somebody without a key may have put it in the place of the one that was meant.
+	// Passphrase and Identities unlock an encrypted archive; one that fits is enough. With either of them an archive
+	// that is not encrypted is refused (ErrAuth): somebody without a key may have put it in the place of the one that
+	// was meant.
 	Passphrase []byte
 	Identities []age.Identity
 
@@ -27,8 +28,9 @@ type Options struct {
 	// Root, unless it is zero, refuses (ErrAuth) an archive in any other state.
 	Root Digest
 
-	// SignKey signs every change: an ed25519.PrivateKey, or whatever else signs with such a key. A signed archive can be changed only with the
-	// key that it is signed by, one that is not signed only without; a new archive is signed when it is set.
+	// SignKey signs every change: an ed25519.PrivateKey, or whatever else signs with such a key. A signed archive can
+	// be changed only with the key that it is signed by, one that is not signed only without; a new archive is signed
+	// when it is set.
 	SignKey crypto.Signer
 
 	Jobs        int           // workers; 0: one a CPU, six at most; 1: all is done one after the other
@@ -36,9 +38,10 @@ type Options struct {
 	Trust       Trust         // what a handle that lives long may leave out
 	LockTimeout time.Duration // how long to wait for another writer; 0: 10 s; negative: not at all
 
-	// Seed, unless it is nil, is what ids are derived from instead of being drawn at random, together with the options of a new archive or
-	// the root of an existing one: the same calls, with the same times, then give the same bytes. It is not secret.
-	// An encrypted archive cannot have it, and a change without it ends an archive's being reproducible. Reading does not use it, and Open refuses it.
+	// Seed, unless it is nil, is what ids are derived from instead of being drawn at random, together with the
+	// options of a new archive or the root of an existing one: the same calls, with the same times, then give the
+	// same bytes. It is not secret. An encrypted archive cannot have it, and a change without it ends an archive's
+	// being reproducible. Reading does not use it, and Open refuses it.
 	Seed []byte
 }
 
@@ -48,9 +51,10 @@ type Trust uint8
 const (
 	// EveryRead verifies every byte after every read of it.
 	EveryRead Trust = iota
-	// Earned is for handles that live long: what a handle has verified whole it still reads from the file, but does not hash
-	// again until the file changes, the handle moves on or anything fails. A medium that rots in between shows only to Archive.Scrub, which is to
-	// run beside it and bounds for how long. It changes nothing for encrypted archives, nor for Bulk.
+	// Earned is for handles that live long: what a handle has verified whole it still reads from the file, but does
+	// not hash again until the file changes, the handle moves on or anything fails. A medium that rots in between
+	// shows only to Archive.Scrub, which is to run beside it and bounds for how long. It changes nothing for
+	// encrypted archives, nor for Bulk.
 	Earned
 )
 
@@ -95,8 +99,8 @@ const (
 
 func (p Padding) String() string { return format.Padding(p).String() }
 
-// CreateOptions are fixed when an archive is made. The zero value is the default: compressed, neither encrypted
-// nor padded. It is signed when Options.SignKey is set.
+// CreateOptions are fixed when an archive is made. The zero value is the default: compressed, neither encrypted nor
+// padded. It is signed when Options.SignKey is set.
 type CreateOptions struct {
 	Compression Compression
 	Padding     Padding

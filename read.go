@@ -26,9 +26,9 @@ func (a *Archive) Lookup(name string) (Entry, error) {
 	return a.entry(&e), nil
 }
 
-// Entries yields the entry at a stored path, if there is one, and everything below it, in ascending order: a directory, what
-// is below it, then the rest. "" is the whole archive. Where nothing is stored nothing is yielded. It stops after
-// the first error. Directories that were not stored themselves are not among the entries.
+// Entries yields the entry at a stored path, if there is one, and everything below it, in ascending order: a
+// directory, what is below it, then the rest. "" is the whole archive. Where nothing is stored nothing is yielded. It
+// stops after the first error. Directories that were not stored themselves are not among the entries.
 func (a *Archive) Entries(under string) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		p, err := parseDir(under)
@@ -122,10 +122,12 @@ type Piece struct {
 	Err   error  // why this part cannot be had; Data is empty then
 }
 
-// Bulk reads files whole, each frame of the archive once, whatever files it holds: this is how to extract much. The archive's workers call fn
-// concurrently, with the pieces of all files in no particular order, as io.WriterAt takes them; with Options.Jobs 1 there is one call at a time.
-// Entries that are not files are passed over, and a file without bytes gives one piece without data. What is damaged comes as a piece with Err and the rest
-// goes on; fn's error and one of entries end it, and are returned as they are. The entries come from this handle: a.Entries("docs"), or a choice of them.
+// Bulk reads files whole, each frame of the archive once, whatever files it holds: this is how to extract much. The
+// archive's workers call fn concurrently, with the pieces of all files in no particular order, as io.WriterAt takes
+// them; with Options.Jobs 1 there is one call at a time. Entries that are not files are passed over, and a file
+// without bytes gives one piece without data. What is damaged comes as a piece with Err and the rest goes on; fn's
+// error and one of entries end it, and are returned as they are. The entries come from this handle:
+// a.Entries("docs"), or a choice of them.
 func (a *Archive) Bulk(ctx context.Context, entries iter.Seq2[Entry, error], fn func(Piece) error) error {
 	if err := a.gate.enter(); err != nil {
 		return failure("read", a.name, "", err)

@@ -14,12 +14,13 @@ import (
 	"lockbox/internal/store"
 )
 
-// Tx is a transaction: nothing of it shows before Commit has returned. It is for one goroutine. It remembers the path of
-// everything that it changes.
+// Tx is a transaction: nothing of it shows before Commit has returned. It is for one goroutine. It remembers the path
+// of everything that it changes.
 //
-// Within a transaction Put replaces what the same transaction has put under the path. Remove and Rename are about what is committed and what
-// the same transaction has removed; where they would meet what it has put they are refused (ErrUncommitted). A Put that fails leaves its entry
-// out and the transaction usable; after a failure of anything else it can only be rolled back.
+// Within a transaction Put replaces what the same transaction has put under the path. Remove and Rename are about
+// what is committed and what the same transaction has removed; where they would meet what it has put they are refused
+// (ErrUncommitted). A Put that fails leaves its entry out and the transaction usable; after a failure of anything
+// else it can only be rolled back.
 type Tx struct {
 	a    *Archive
 	t    *store.Tx
@@ -79,9 +80,10 @@ func (t *Tx) doom(op, entry string, err error) error {
 
 func unstorable(why string) error { return fmt.Errorf("%w: %s", ErrUnstorable, why) }
 
-// Put stores a file, whose bytes r has, or a directory or a symbolic link, for which r is nil. What is stored under the path is replaced; what is
-// missing above it needs no making. When e.Size is not 0, r must have exactly that many bytes (else ErrSourceChanged); otherwise r is read to its end. An entry that
-// another archive gave can be put as it is.
+// Put stores a file, whose bytes r has, or a directory or a symbolic link, for which r is nil. What is stored under
+// the path is replaced; what is missing above it needs no making. When e.Size is not 0, r must have exactly that many
+// bytes (else ErrSourceChanged); otherwise r is read to its end. An entry that another archive gave can be put as it
+// is.
 func (t *Tx) Put(ctx context.Context, e Entry, r io.Reader) error {
 	if err := t.enter("put", e.Path); err != nil {
 		return err
@@ -123,118 +125,8 @@ func (t *Tx) note(p pathsafe.Path) {
 	}
 }
 
-// peeked is up to how many bytes of a reader of unknown length are read to see whether it ends: such a file goes into a pack
-// with others.
-const peeked = 128 << 10
-
-// known is up to which length the engine is told in advance what to expect. It may read a longer file twice when it knows the length, which
-// a reader does not allow.
-const known = 4 << 20
-
-// source makes the engine's source of an entry and its bytes.
-func source(e *Entry, r io.Reader) (store.Source, error) {
-	rec, err := e.record()
-	if err != nil {
-		return store.Source{}, err
-	}
-	if rec.Kind != index.File {
-		if r != nil {
-			return store.Source{}, invalid("bytes of what is not a file")
-		}
-		return store.Source{Entry: rec}, nil
-	}
-	if r == nil {
-		return store.Source{}, invalid("a file without a reader")
-	}
-	in := &input{r: r, size: -1}
-	if err := in.measure(); err != nil {
-		return store.Source{}, err
-	}
-	switch {
-	case e.Size > 0 && in.size < 0:
-		in.size = e.Size
-	case e.Size > 0 && e.Size != in.size:
-		return store.Source{}, fmt.Errorf("%w: there are %d bytes, the entry says %d", ErrSourceChanged, in.size, e.Size)
-	case in.size < 0:
-		if err := in.peek(); err != nil {
-			return store.Source{}, err
-		}
-	}
-	opened := rec
-	opened.Size = in.size
-	if rec.Size = in.size; in.size > known && !in.seekable {
-		rec.Size = -1
-	}
-	return store.Source{Entry: rec, Open: func() (store.Reader, index.Entry, error) { return in, opened, in.open() }}, nil
-}
-
-// input is what Put reads. There is no later state of it to compare with.
-type input struct {
-	r        io.Reader
-	size     int64 // -1: not known
-	start    int64 // where a seekable one stood
-	seekable bool
-	used     bool
-}
-
-// measure finds out what is left to read, if that shows without reading.
-func (in *input) measure() error {
-	if l, ok := in.r.(interface{ Len() int }); ok {
-		in.size = int64(l.Len())
-	}
-	s, ok := in.r.(io.Seeker)
-	if !ok {
-		return nil
-	}
-	start, err := s.Seek(0, io.SeekCurrent)
-	if err != nil {
-		return nil // a pipe has the method too
-	}
-	end, err := s.Seek(0, io.SeekEnd)
-	if err != nil {
-		return nil
-	}
-	if _, err := s.Seek(start, io.SeekStart); err != nil {
-		return err
-	}
-	if end > start { // else it may be one of those whose length shows only by reading
-		in.size, in.start, in.seekable = end-start, start, true
-	}
-	return nil
-}
-
-// peek reads the beginning, to see whether that is all.
-func (in *input) peek() error {
-	head, err := io.ReadAll(io.LimitReader(in.r, peeked))
-	if err != nil {
-		return err
-	}
-	if len(head) < peeked {
-		in.size = int64(len(head))
-	}
-	in.r = io.MultiReader(bytes.NewReader(head), in.r)
-	return nil
-}
-
-// open begins a reading; a second one only where the reader can be set back.
-func (in *input) open() error {
-	switch {
-	case in.seekable:
-		_, err := in.r.(io.Seeker).Seek(in.start, io.SeekStart)
-		return err
-	case in.used:
-		return fmt.Errorf("%w: it has not %d bytes", ErrSourceChanged, in.size)
-	}
-	in.used = true
-	return nil
-}
-
-func (in *input) Read(p []byte) (int, error) { return in.r.Read(p) }
-func (in *input) Check() error               { return nil }
-func (in *input) Close() error               { return nil }
-
-// Remove removes an entry and everything below it; fs.ErrNotExist when there is nothing. The bytes are overwritten after the commit, unless another
-// entry has the same.
+// Remove removes an entry and everything below it; fs.ErrNotExist when there is nothing. The bytes are overwritten
+// after the commit, unless another entry has the same.
 func (t *Tx) Remove(ctx context.Context, name string) error {
 	if err := t.enter("remove", name); err != nil {
 		return err
@@ -264,8 +156,8 @@ func (t *Tx) Remove(ctx context.Context, name string) error {
 	return nil
 }
 
-// Rename gives an entry and everything below it another path. No bytes are written again. What is missing above the new path needs
-// no making; fs.ErrExist when something has it already.
+// Rename gives an entry and everything below it another path. No bytes are written again. What is missing above the
+// new path needs no making; fs.ErrExist when something has it already.
 func (t *Tx) Rename(ctx context.Context, from, to string) error {
 	if err := t.enter("rename", from); err != nil {
 		return err
@@ -350,9 +242,9 @@ func (t *Tx) committed(ctx context.Context, p pathsafe.Path) iter.Seq2[index.Ent
 	}
 }
 
-// Commit makes the transaction the archive's state. When it returns nil, that survives a power cut. When it fails the archive is as it was,
-// unless the error is of kind ErrOutcomeUnknown. ctx is honoured up to the point from which on the change is made. The transaction has ended
-// in any case.
+// Commit makes the transaction the archive's state. When it returns nil, that survives a power cut. When it fails the
+// archive is as it was, unless the error is of kind ErrOutcomeUnknown. ctx is honoured up to the point from which on
+// the change is made. The transaction has ended in any case.
 func (t *Tx) Commit(ctx context.Context) (Summary, error) {
 	if err := t.a.gate.enter(); err != nil {
 		return Summary{}, failure("commit", t.a.name, "", err)
@@ -372,8 +264,8 @@ func (t *Tx) Commit(ctx context.Context) (Summary, error) {
 	}, t.end()
 }
 
-// Rollback ends the transaction and leaves the archive as it was; what was staged is overwritten. After Commit, or after Close of the
-// archive, it does nothing, so that it can be deferred.
+// Rollback ends the transaction and leaves the archive as it was; what was staged is overwritten. After Commit, or
+// after Close of the archive, it does nothing, so that it can be deferred.
 func (t *Tx) Rollback() error {
 	if t.a.gate.enter() != nil {
 		return nil // Close has done it

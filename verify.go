@@ -55,9 +55,10 @@ func report(s *verify.Summary) Report {
 	return r
 }
 
-// Verify checks an archive's file with code of its own, which shares neither reader nor cache with Open, and writes nothing. Everything that
-// is damaged is told to v.Finding, the rest is still checked, and the error is of kind ErrCorrupt. nil means that all that
-// was asked for is sound. Of o the keys, signers, root, jobs and the time to wait count; it may be used while others change the archive.
+// Verify checks an archive's file with code of its own, which shares neither reader nor cache with Open, and writes
+// nothing. Everything that is damaged is told to v.Finding, the rest is still checked, and the error is of kind
+// ErrCorrupt. nil means that all that was asked for is sound. Of o the keys, signers, root, jobs and the time to wait
+// count; it may be used while others change the archive.
 func Verify(ctx context.Context, name string, o Options, v VerifyOptions) (Report, error) {
 	r, err := check(ctx, name, &o, &v)
 	return r, failure("verify", name, "", err)
@@ -161,13 +162,15 @@ type ScrubPass struct {
 	Began time.Time
 	Took  time.Duration
 	Age   time.Duration // for no longer than this was a byte left unread; above MaxAge when Rate is too low
-	// Cached says that the system could not be asked to forget what it has cached, so bytes may have come from memory.
+	// Cached says that the system could not be asked to forget what it has cached, so bytes may have come from
+	// memory.
 	Cached bool
 }
 
-// Scrub reads the archive again and again, past all caches, and reports what has rotted; what the handle trusts (Earned) it then
-// verifies anew. It runs beside a handle that lives long until ctx ends, whose error it returns, the handle is closed (fs.ErrClosed), or the archive cannot be
-// read any more. Passes begin half of MaxAge apart, each reads the state that is current then.
+// Scrub reads the archive again and again, past all caches, and reports what has rotted; what the handle trusts
+// (Earned) it then verifies anew. It runs beside a handle that lives long until ctx ends, whose error it returns, the
+// handle is closed (fs.ErrClosed), or the archive cannot be read any more. Passes begin half of MaxAge apart, each
+// reads the state that is current then.
 func (a *Archive) Scrub(ctx context.Context, o ScrubOptions) error {
 	if err := a.gate.enter(); err != nil {
 		return failure("scrub", a.name, "", err)
