@@ -28,8 +28,9 @@ type PutFSOptions struct {
 // PutFS stores what a file system has below the stored path under, "" being the top. Workers read and compress
 // several files at once, so the file system and Select are used by several goroutines, Select by one at a time. What
 // is stored does not depend on their number. A file that changes while it is read is read again, and fails with
-// ErrSourceChanged when that does not help. Symbolic links are stored as links if fsys is an fs.ReadLinkFS. After an
-// error the transaction can only be rolled back.
+// ErrSourceChanged when that does not help. Symbolic links are stored as links if fsys is an fs.ReadLinkFS, and
+// devices only of an archive: others do not tell their numbers. After an error the transaction can only be rolled
+// back.
 func (t *Tx) PutFS(ctx context.Context, under string, fsys fs.FS, o PutFSOptions) error {
 	if err := t.enter("put", under); err != nil {
 		return err
@@ -143,7 +144,10 @@ func failing(p pathsafe.Path, err error) store.Source {
 func (w *fsWalk) entry(name string, p pathsafe.Path, fi fs.FileInfo) (e Entry, take bool, err error) {
 	e = Entry{Path: p.String(), Mode: fi.Mode(), ModTime: fi.ModTime()}
 	if stored, ok := fi.Sys().(Entry); ok {
-		e.Owner = stored.Owner
+		if err := stored.complete(w.ctx); err != nil {
+			return e, true, err
+		}
+		e.Owner, e.Device, e.Xattrs = stored.Owner, stored.Device, stored.Xattrs
 	}
 	switch fi.Mode().Type() {
 	case 0:

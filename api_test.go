@@ -21,7 +21,8 @@ import (
 
 var stamp = time.Date(2026, 11, 30, 12, 0, 0, 123456789, time.UTC)
 
-// create makes an archive in the test's directory, fills it in one transaction and closes it. At the end of the test it is checked whole.
+// create makes an archive in the test's directory, fills it in one transaction and closes it. At the end of the test
+// it is checked whole.
 func create(t testing.TB, o lockbox.Options, c lockbox.CreateOptions, fill func(*lockbox.Tx)) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "a.lbx")

@@ -1,7 +1,9 @@
 package lockbox_test
 
 import (
+	"crypto"
 	"crypto/ed25519"
+	"encoding/pem"
 	"errors"
 	"io/fs"
 	"os"
@@ -9,6 +11,7 @@ import (
 	"testing"
 
 	"filippo.io/age"
+	"golang.org/x/crypto/ssh"
 
 	"lockbox"
 )
@@ -136,3 +139,53 @@ func TestPassphrase(t *testing.T) {
 	_, err := lockbox.Open(t.Context(), name, lockbox.Options{Passphrase: []byte("battery staple")})
 	is(t, err, lockbox.ErrAuth)
 }
+
+// TestKeyFiles reads keys in the forms that other programs write.
+func TestKeyFiles(t *testing.T) {
+	id, err := age.GenerateX25519Identity()
+	must(t, err)
+	ids, err := lockbox.ParseIdentities([]byte("# a comment\n"+id.String()+"\n"), nil)
+	if err != nil || len(ids) != 1 {
+		t.Fatal(ids, err)
+	}
+	to, err := lockbox.ParseRecipients([]byte(id.Recipient().String() + "\n"))
+	if err != nil || len(to) != 1 || to[0].Label != id.Recipient().String() {
+		t.Fatal(to, err)
+	}
+	public, private, err := ed25519.GenerateKey(nil)
+	must(t, err)
+	phrase := func(string) ([]byte, error) { return []byte("phrase"), nil }
+	block, err := ssh.MarshalPrivateKeyWithPassphrase(private, "", []byte("phrase"))
+	must(t, err)
+	key, err := lockbox.ParseSignKey(pem.EncodeToMemory(block), phrase)
+	must(t, err)
+	sshPublic, err := ssh.NewPublicKey(public)
+	must(t, err)
+	pins, err := lockbox.ParseSigners(ssh.MarshalAuthorizedKey(sshPublic))
+	if err != nil || len(pins) != 1 || !pins[0].Equal(public) || !public.Equal(key.Public()) {
+		t.Fatal(pins, err)
+	}
+	_, err = key.Sign(nil, make([]byte, 64), crypto.SHA512)
+	is(t, err, fs.ErrInvalid)
+
+	name := create(t, lockbox.Options{SignKey: key, Signers: pins}, lockbox.CreateOptions{Recipients: to}, func(tx *lockbox.Tx) { put(t, tx, "a", "1") })
+	a := open(t, name, lockbox.Options{Identities: ids, Signers: pins})
+	root, err := a.Root()
+	must(t, err)
+	if d, err := lockbox.ParseDigest(root.String()); err != nil || d != root {
+		t.Error(d, err)
+	}
+	_, err = lockbox.ParseDigest("12")
+	is(t, err, fs.ErrInvalid)
+	for what, err := range map[string]error{
+		"identities": second(lockbox.ParseIdentities([]byte("nonsense"), nil)), "recipients": second(lockbox.ParseRecipients([]byte("nonsense"))),
+		"signers": second(lockbox.ParseSigners([]byte("nonsense"))), "signing key": second(lockbox.ParseSignKey([]byte("nonsense"), nil)),
+		"locked key": second(lockbox.ParseSignKey(pem.EncodeToMemory(block), nil)),
+	} {
+		if err == nil {
+			t.Errorf("%s: nonsense is taken", what)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }

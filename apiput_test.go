@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +17,9 @@ import (
 	"time"
 
 	"lockbox"
+	"lockbox/internal/index"
+	"lockbox/internal/pathsafe"
+	"lockbox/internal/store"
 )
 
 // TestPutReaders stores readers of all lengths around the bounds at which they are handled differently.
@@ -71,9 +76,13 @@ func TestPutReaders(t *testing.T) {
 
 func TestMetadata(t *testing.T) {
 	entries := []lockbox.Entry{
+		{Path: "attributes", Mode: 0o600, Xattrs: []lockbox.Xattr{{"user.a", []byte("1")}, {"user.b", nil}}},
+		{Path: "device", Mode: fs.ModeDevice | fs.ModeCharDevice | 0o620, Device: &lockbox.Device{Major: 4, Minor: 1 << 33}},
 		{Path: "dir", Mode: fs.ModeDir | 0o750 | fs.ModeSetgid | fs.ModeSticky, ModTime: stamp},
 		{Path: "file", Mode: 0o640 | fs.ModeSetuid, ModTime: time.Unix(-5, 7), Owner: &lockbox.Owner{UID: 7, GID: 1 << 40, User: "ann", Group: "staff"}},
 		{Path: "link", Mode: fs.ModeSymlink | 0o777, Target: "dir", ModTime: stamp.Add(200 * 365 * 24 * time.Hour)},
+		{Path: "many-attributes", Mode: 0o600, Xattrs: []lockbox.Xattr{{"user.large", noise(100 << 10)}}},
+		{Path: "pipe", Mode: fs.ModeNamedPipe | 0o600},
 		{Path: "timeless", Mode: 0},
 	}
 	fill := func(tx *lockbox.Tx, entries []lockbox.Entry) {
@@ -91,8 +100,13 @@ func TestMetadata(t *testing.T) {
 			list = append(list, e)
 			want := entries[len(list)-1]
 			if e.Path != want.Path || e.Mode != want.Mode || !e.ModTime.Equal(want.ModTime) || e.Target != want.Target ||
-				(e.Owner == nil) != (want.Owner == nil) || e.Owner != nil && *e.Owner != *want.Owner {
+				!reflect.DeepEqual(e.Owner, want.Owner) || !reflect.DeepEqual(e.Device, want.Device) {
 				t.Errorf("%+v became %+v", want, e)
+			}
+			xs, err := a.Xattrs(t.Context(), e)
+			must(t, err)
+			if !slices.EqualFunc(xs, want.Xattrs, func(x, y lockbox.Xattr) bool { return x.Name == y.Name && bytes.Equal(x.Value, y.Value) }) {
+				t.Errorf("%s has the attributes %v", e.Path, xs)
 			}
 		}
 		return list
@@ -101,10 +115,90 @@ func TestMetadata(t *testing.T) {
 	list := check(a)
 	// What one archive gives another takes.
 	check(open(t, create(t, lockbox.Options{}, lockbox.CreateOptions{}, func(tx *lockbox.Tx) { fill(tx, list) }), lockbox.Options{}))
+	check(open(t, create(t, lockbox.Options{}, lockbox.CreateOptions{}, func(tx *lockbox.Tx) {
+		must(t, tx.PutFS(t.Context(), "", a, lockbox.PutFSOptions{}))
+	}), lockbox.Options{}))
 	fi, err := a.Stat("file")
 	must(t, err)
 	if e, ok := fi.Sys().(lockbox.Entry); !ok || e.Owner.User != "ann" {
 		t.Errorf("%+v", fi.Sys())
+	}
+}
+
+func TestHardLinks(t *testing.T) {
+	name := create(t, lockbox.Options{}, lockbox.CreateOptions{}, func(tx *lockbox.Tx) {
+		must(t, tx.Put(t.Context(), file("b"), strings.NewReader("one file"), "a", "d/c"))
+		put(t, tx, "alone", "one file")
+		is(t, tx.Put(t.Context(), file("x"), strings.NewReader(""), "y", "y"), fs.ErrInvalid)
+		is(t, tx.Put(t.Context(), file("x"), strings.NewReader(""), "../y"), fs.ErrInvalid)
+		is(t, tx.Put(t.Context(), lockbox.Entry{Path: "x", Mode: fs.ModeDir}, nil, "y"), fs.ErrInvalid)
+		broken := errors.New("broken")
+		is(t, tx.Put(t.Context(), file("x"), &brokenReader{err: broken}, "y"), broken)
+		is(t, tx.Remove(t.Context(), "d"), lockbox.ErrUncommitted)
+	})
+	a := openWrite(t, name, lockbox.Options{})
+	groups := map[uint64][]string{}
+	for e, err := range a.Entries("") {
+		must(t, err)
+		groups[e.Links] = append(groups[e.Links], e.Path)
+		if b, err := a.ReadFile(e.Path); err != nil || string(b) != "one file" {
+			t.Errorf("%s: %q, %v", e.Path, b, err)
+		}
+	}
+	delete(groups, 0)
+	if got := slices.Collect(maps.Values(groups)); len(got) != 1 || !slices.Equal(got[0], []string{"a", "b", "d/c"}) {
+		t.Errorf("%v", got)
+	}
+	change(t, a, func(tx *lockbox.Tx) {
+		must(t, tx.Remove(t.Context(), "b"))
+		must(t, tx.Rename(t.Context(), "d", "e"))
+	})
+	if b, err := a.ReadFile("e/c"); err != nil || string(b) != "one file" {
+		t.Errorf("%q, %v", b, err)
+	}
+}
+
+// sparse is a source of the engine for a file whose only data stands in the middle.
+type sparse struct{ io.Reader }
+
+func (sparse) Check() error { return nil }
+func (sparse) Close() error { return nil }
+
+// TestSparse reads a file with holes, which only the command stores, and stores it again.
+func TestSparse(t *testing.T) {
+	const hole = 300 << 10
+	data := []byte("in the middle of nothing")
+	want := slices.Concat(make([]byte, hole), data, make([]byte, hole))
+	name := filepath.Join(t.TempDir(), "a.lbx")
+	s, err := store.Create(t.Context(), name, store.Options{}, store.CreateOptions{})
+	must(t, err)
+	p, err := pathsafe.Parse("f")
+	must(t, err)
+	e := index.Entry{Path: p, Kind: index.File, Size: int64(len(want)), Sparse: []index.SparseRun{{Hole: hole}, {Data: int64(len(data)), Hole: hole}}}
+	tx, err := s.Begin(t.Context())
+	must(t, err)
+	must(t, tx.Add(t.Context(), slices.Values([]store.Source{{Entry: e, Open: func() (store.Reader, index.Entry, error) {
+		return sparse{bytes.NewReader(data)}, e, nil
+	}}}), nil))
+	_, err = tx.Commit(t.Context())
+	must(t, err)
+	must(t, s.Close())
+
+	a := open(t, name, lockbox.Options{})
+	if b, err := a.ReadFile("f"); err != nil || !bytes.Equal(b, want) {
+		t.Errorf("%d bytes, %v", len(b), err)
+	}
+	must(t, a.Bulk(t.Context(), a.Entries(""), func(p lockbox.Piece) error {
+		if p.Off != hole || !bytes.Equal(p.Data, data) {
+			t.Errorf("%d bytes at %d", len(p.Data), p.Off)
+		}
+		return p.Err
+	}))
+	copied := open(t, create(t, lockbox.Options{}, lockbox.CreateOptions{}, func(tx *lockbox.Tx) {
+		must(t, tx.PutFS(t.Context(), "", a, lockbox.PutFSOptions{}))
+	}), lockbox.Options{})
+	if b, err := copied.ReadFile("f"); err != nil || !bytes.Equal(b, want) {
+		t.Errorf("%d bytes, %v", len(b), err)
 	}
 }
 
@@ -115,7 +209,8 @@ func TestPutFS(t *testing.T) {
 		"d/y":       {Data: []byte("why"), Mode: 0o755, ModTime: stamp},
 		"d/skip/z":  {Data: []byte("zzz"), Mode: 0o644},
 		"link":      {Data: []byte("d/y"), Mode: fs.ModeSymlink | 0o777, ModTime: stamp},
-		"pipe":      {Mode: fs.ModeNamedPipe},
+		"socket":    {Mode: fs.ModeSocket},
+		"pipe":      {Mode: fs.ModeNamedPipe, ModTime: stamp},
 		"empty-dir": {Mode: fs.ModeDir | 0o700, ModTime: stamp},
 	}
 	var failed []string
@@ -135,11 +230,11 @@ func TestPutFS(t *testing.T) {
 	name := create(t, lockbox.Options{}, lockbox.CreateOptions{}, func(tx *lockbox.Tx) {
 		must(t, tx.PutFS(t.Context(), "top/of", tree, o))
 	})
-	if !slices.Equal(failed, []string{"top/of/pipe"}) {
+	if !slices.Equal(failed, []string{"top/of/socket"}) {
 		t.Errorf("%v", failed)
 	}
 	a := open(t, name, lockbox.Options{})
-	want := []string{"top/of", "top/of/a", "top/of/d", "top/of/d/x", "top/of/d/y", "top/of/empty-dir", "top/of/link"}
+	want := []string{"top/of", "top/of/a", "top/of/d", "top/of/d/x", "top/of/d/y", "top/of/empty-dir", "top/of/link", "top/of/pipe"}
 	if got := names(t, a, ""); !slices.Equal(got, want) {
 		t.Errorf("%v", got)
 	}
@@ -160,7 +255,7 @@ func TestPutFS(t *testing.T) {
 	err = tx.PutFS(t.Context(), "", tree, lockbox.PutFSOptions{})
 	is(t, err, lockbox.ErrUnstorable)
 	var where *lockbox.Error
-	if !errors.As(err, &where) || where.Entry != "pipe" {
+	if !errors.As(err, &where) || where.Entry != "socket" {
 		t.Errorf("%v", err)
 	}
 	_, err = tx.Commit(t.Context())
@@ -175,7 +270,7 @@ func TestPutFS(t *testing.T) {
 			return nil
 		}}))
 	})
-	if !slices.Equal(failed, []string{"top/of/pipe", "a", "pipe"}) {
+	if !slices.Equal(failed, []string{"top/of/socket", "a", "socket"}) {
 		t.Errorf("%v", failed)
 	}
 	// An archive is a file system like any other.

@@ -112,7 +112,7 @@ func TestTransactionRefuses(t *testing.T) {
 		}
 		is(t, tx.Put(ctx, file("x"), nil), fs.ErrInvalid)
 		is(t, tx.Put(ctx, lockbox.Entry{Path: "x", Mode: fs.ModeDir}, strings.NewReader("")), fs.ErrInvalid)
-		is(t, tx.Put(ctx, lockbox.Entry{Path: "x", Mode: fs.ModeNamedPipe}, nil), lockbox.ErrUnstorable)
+		is(t, tx.Put(ctx, lockbox.Entry{Path: "x", Mode: fs.ModeSocket}, nil), lockbox.ErrUnstorable)
 		is(t, tx.Put(ctx, lockbox.Entry{Path: "x", Mode: fs.ModeSymlink, Target: strings.Repeat("t", 1<<20)}, nil), lockbox.ErrUnstorable)
 		short := file("x")
 		short.Size = 10

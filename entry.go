@@ -1,8 +1,11 @@
 package lockbox
 
 import (
+	"context"
 	"io/fs"
 	"path"
+	"slices"
+	"strings"
 	"time"
 
 	"lockbox/internal/index"
@@ -17,6 +20,13 @@ type Entry struct {
 	ModTime time.Time   // to the nanosecond; zero: none
 	Target  string      // of a symbolic link
 	Owner   *Owner      // nil: none is stored
+	Device  *Device     // of a device
+	// Xattrs are the extended attributes. A set of more than 32 KiB does not come with the entry: Archive.Xattrs
+	// reads it, and Put, when it is given the entry with none, takes it over. 1 MiB is the most.
+	Xattrs []Xattr
+	// Links, when it is not 0, is the same number for all names of one file (hard links). Put does not look at it: it
+	// is told the names.
+	Links uint64
 
 	src  *index.Entry // as stored, and where
 	from *Archive
@@ -28,6 +38,15 @@ type Owner struct {
 	User, Group string
 }
 
+// Device is the number of a device.
+type Device struct{ Major, Minor uint64 }
+
+// Xattr is an extended attribute.
+type Xattr struct {
+	Name  string
+	Value []byte
+}
+
 // Bits of a stored mode beyond the permissions, as Unix has them.
 const (
 	modeSetuid = 0o4000
@@ -36,13 +55,13 @@ const (
 )
 
 var typeBits = map[index.Kind]fs.FileMode{
-	index.Dir: fs.ModeDir, index.Symlink: fs.ModeSymlink, index.FIFO: fs.ModeNamedPipe, index.Socket: fs.ModeSocket,
+	index.File: 0, index.Dir: fs.ModeDir, index.Symlink: fs.ModeSymlink, index.FIFO: fs.ModeNamedPipe, index.Socket: fs.ModeSocket,
 	index.BlockDevice: fs.ModeDevice, index.CharDevice: fs.ModeDevice | fs.ModeCharDevice,
 }
 
 // entry returns an entry as callers see it. It keeps e.
 func (a *Archive) entry(e *index.Entry) Entry {
-	out := Entry{Path: e.Path.String(), Size: e.Size, Target: e.Target, src: e, from: a}
+	out := Entry{Path: e.Path.String(), Size: e.Size, Target: e.Target, Xattrs: xattrs(e.Xattrs), Links: e.LinkGroup, src: e, from: a}
 	out.Mode = fs.FileMode(e.Mode&0o777) | typeBits[e.Kind]
 	for _, b := range []struct {
 		bit  uint32
@@ -55,10 +74,28 @@ func (a *Archive) entry(e *index.Entry) Entry {
 	if e.HasMtime {
 		out.ModTime = time.Unix(e.MtimeSec, int64(e.MtimeNsec))
 	}
+	if e.HasDevice {
+		out.Device = &Device{Major: e.Major, Minor: e.Minor}
+	}
 	if e.HasOwner || e.User != "" || e.Group != "" {
 		out.Owner = &Owner{UID: e.UID, GID: e.GID, User: e.User, Group: e.Group}
 	}
 	return out
+}
+
+func xattrs(from []index.Xattr) (to []Xattr) {
+	for _, x := range from {
+		to = append(to, Xattr(x))
+	}
+	return to
+}
+
+// complete reads the extended attributes of an archive's entry that did not come with it.
+func (e *Entry) complete(ctx context.Context) (err error) {
+	if e.Xattrs == nil && e.src != nil && e.src.XattrsContent != 0 {
+		e.Xattrs, err = e.from.Xattrs(ctx, *e)
+	}
+	return err
 }
 
 // record is the reverse, for storing: the size is the caller's to set.
@@ -68,23 +105,32 @@ func (e *Entry) record() (index.Entry, error) {
 		return index.Entry{}, err
 	}
 	out := index.Entry{Path: p, Mode: uint32(e.Mode.Perm()), Target: e.Target}
-	switch e.Mode.Type() {
-	case 0:
-		out.Kind = index.File
-	case fs.ModeDir:
-		out.Kind = index.Dir
-	case fs.ModeSymlink:
-		out.Kind = index.Symlink
-	default:
-		return index.Entry{}, unstorable("it is neither a file nor a directory nor a symbolic link")
+	for kind, bits := range typeBits {
+		if bits == e.Mode.Type() {
+			out.Kind = kind
+		}
 	}
+	device := out.Kind == index.BlockDevice || out.Kind == index.CharDevice
 	switch {
+	case out.Kind == 0 || out.Kind == index.Socket:
+		return index.Entry{}, unstorable("what has the mode " + e.Mode.String() + " is not stored")
 	case out.Kind == index.Symlink && e.Target == "":
 		return index.Entry{}, invalid("a symbolic link without a target")
 	case out.Kind != index.Symlink && e.Target != "":
 		return index.Entry{}, invalid("a target of what is not a symbolic link")
 	case out.Kind == index.File && e.Size < 0, out.Kind != index.File && e.Size != 0:
 		return index.Entry{}, invalid("size %d", e.Size)
+	case device != (e.Device != nil):
+		return index.Entry{}, invalid("a device has a number, nothing else has")
+	case device:
+		out.HasDevice, out.Major, out.Minor = true, e.Device.Major, e.Device.Minor
+	}
+	for _, x := range e.Xattrs {
+		out.Xattrs = append(out.Xattrs, index.Xattr(x))
+	}
+	slices.SortFunc(out.Xattrs, func(x, y index.Xattr) int { return strings.Compare(x.Name, y.Name) })
+	if err := index.CheckXattrs(out.Xattrs); err != nil {
+		return index.Entry{}, unstorable(err.Error())
 	}
 	if e.Mode&fs.ModeSetuid != 0 {
 		out.Mode |= modeSetuid

@@ -96,7 +96,23 @@ func (a *Archive) OpenEntry(e Entry) (*File, error) {
 	return f, nil
 }
 
-// Digest returns the BLAKE3-256 of a file's bytes, as it is stored, by an entry that came from this handle.
+// Xattrs returns the extended attributes of an entry that came from this handle, whatever their size.
+func (a *Archive) Xattrs(ctx context.Context, e Entry) ([]Xattr, error) {
+	if err := a.gate.enter(); err != nil {
+		return nil, failure("read", a.name, e.Path, err)
+	}
+	defer a.gate.leave()
+	gen := a.s.Generation()
+	src, err := a.own(&e)
+	if err != nil {
+		return nil, failure("read", a.name, e.Path, err)
+	}
+	xs, err := a.s.Xattrs(ctx, src)
+	return xattrs(xs), a.failure("read", e.Path, gen, err)
+}
+
+// Digest returns the BLAKE3-256 of a file's bytes, as it is stored, by an entry that came from this handle. That of a
+// sparse file, one with holes, is of its map and its data, and equal to no other file's.
 func (a *Archive) Digest(e Entry) (Digest, error) {
 	if err := a.gate.enter(); err != nil {
 		return Digest{}, failure("digest", a.name, e.Path, err)
@@ -117,17 +133,17 @@ func (a *Archive) Digest(e Entry) (Digest, error) {
 // Piece is a part of a file as Bulk delivers it.
 type Piece struct {
 	Entry Entry
-	Off   int64  // in the file
+	Off   int64  // in the file, with its holes
 	Data  []byte // verified; valid during the call only
 	Err   error  // why this part cannot be had; Data is empty then
 }
 
 // Bulk reads files whole, each frame of the archive once, whatever files it holds: this is how to extract much. The
 // archive's workers call fn concurrently, with the pieces of all files in no particular order, as io.WriterAt takes
-// them; with Options.Jobs 1 there is one call at a time. Entries that are not files are passed over, and a file
-// without bytes gives one piece without data. What is damaged comes as a piece with Err and the rest goes on; fn's
-// error and one of entries end it, and are returned as they are. The entries come from this handle:
-// a.Entries("docs"), or a choice of them.
+// them; with Options.Jobs 1 there is one call at a time. Of a sparse file only the data comes: what no piece covers
+// is zeros. Entries that are not files are passed over, and a file without bytes gives one piece without data. What
+// is damaged comes as a piece with Err and the rest goes on; fn's error and one of entries end it, and are returned
+// as they are. The entries come from this handle: a.Entries("docs"), or a choice of them.
 func (a *Archive) Bulk(ctx context.Context, entries iter.Seq2[Entry, error], fn func(Piece) error) error {
 	if err := a.gate.enter(); err != nil {
 		return failure("read", a.name, "", err)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"slices"
 
 	"lockbox/internal/index"
 	"lockbox/internal/pathsafe"
@@ -80,38 +81,64 @@ func (t *Tx) doom(op, entry string, err error) error {
 
 func unstorable(why string) error { return fmt.Errorf("%w: %s", ErrUnstorable, why) }
 
-// Put stores a file, whose bytes r has, or a directory or a symbolic link, for which r is nil. What is stored under
-// the path is replaced; what is missing above it needs no making. When e.Size is not 0, r must have exactly that many
-// bytes (else ErrSourceChanged); otherwise r is read to its end. An entry that another archive gave can be put as it
-// is.
-func (t *Tx) Put(ctx context.Context, e Entry, r io.Reader) error {
+// Put stores a file, whose bytes r has, or something else, for which r is nil: a directory, a symbolic link, a FIFO
+// or a device. What is stored under the path is replaced; what is missing above it needs no making. When e.Size is
+// not 0, r must have exactly that many bytes (else ErrSourceChanged); otherwise r is read to its end. links are
+// further names of the same thing, hard links. An entry that another archive gave can be put as it is; holes of its
+// file become zeros.
+func (t *Tx) Put(ctx context.Context, e Entry, r io.Reader, links ...string) error {
 	if err := t.enter("put", e.Path); err != nil {
 		return err
 	}
 	defer t.a.gate.leave()
-	src, err := source(&e, r)
+	sources, err := t.sources(ctx, e, r, links)
 	if err != nil {
 		return failure("put", t.a.name, e.Path, err)
 	}
 	var left error
-	err = t.t.Add(ctx, one(src), func(done store.Added) { left = done.Err })
+	err = t.t.Add(ctx, slices.Values(sources), func(done store.Added) {
+		if done.Err == nil {
+			t.note(done.Path)
+		} else if left == nil {
+			left = failure("put", t.a.name, done.Path.String(), done.Err)
+		}
+	})
 	if err != nil {
 		return t.doom("put", e.Path, err)
 	}
-	if left != nil {
-		return failure("put", t.a.name, e.Path, left)
+	return left
+}
+
+// sources makes the engine's sources of an entry and its further names.
+func (t *Tx) sources(ctx context.Context, e Entry, r io.Reader, links []string) ([]store.Source, error) {
+	if err := e.complete(ctx); err != nil {
+		return nil, err
 	}
-	t.note(src.Entry.Path)
-	return nil
+	first, err := source(&e, r)
+	if err != nil || len(links) == 0 {
+		return []store.Source{first}, err
+	}
+	if first.Entry.Kind == index.Dir {
+		return nil, invalid("a directory has one name")
+	}
+	all := []store.Source{first}
+	for _, name := range links {
+		p, err := parse(name)
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(all, func(s store.Source) bool { return s.Entry.Path == p }) {
+			return nil, invalid("%s is given twice", pathsafe.Quote(name))
+		}
+		all = append(all, store.Source{Entry: index.Entry{Path: p}, LinkTo: first.Entry.Path})
+	}
+	all[0].Entry.LinkGroup = t.t.NewLinkGroup()
+	return all, nil
 }
 
 // PutBytes stores a file.
 func (t *Tx) PutBytes(ctx context.Context, e Entry, b []byte) error {
 	return t.Put(ctx, e, bytes.NewReader(b))
-}
-
-func one(s store.Source) iter.Seq[store.Source] {
-	return func(yield func(store.Source) bool) { yield(s) }
 }
 
 // note remembers that a path was put.
