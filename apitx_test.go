@@ -228,7 +228,7 @@ func TestModel(t *testing.T) {
 		a, err := lockbox.Create(t.Context(), name, lockbox.Options{Jobs: rapid.IntRange(1, 3).Draw(rt, "jobs")}, lockbox.CreateOptions{})
 		must(rt, err)
 		state := map[string]string{}
-		path := rapid.SampledFrom([]string{"a", "b", "c/a", "c/b", "c/d/a", "e/a", "e/f/b", "g"})
+		path := rapid.SampledFrom([]string{"a", "a!", "b", "c/a", "c/b", "c/d/a", "e/a", "e/f/b", "g"})
 		under := func(p, top string) bool { return p == top || strings.HasPrefix(p, top+"/") }
 		any := func(m map[string]string, top string) bool {
 			for p := range m {
@@ -250,7 +250,10 @@ func TestModel(t *testing.T) {
 					must(rt, tx.PutBytes(t.Context(), file(p), []byte(text)))
 					next[p], mine[p] = text, text
 				case 1:
-					top := strings.Split(p, "/")[0]
+					top := p
+					if rapid.Bool().Draw(rt, "top") {
+						top = strings.Split(p, "/")[0]
+					}
 					err := tx.Remove(t.Context(), top)
 					switch {
 					case any(mine, top):
@@ -267,6 +270,8 @@ func TestModel(t *testing.T) {
 					switch {
 					case any(mine, p):
 						is(rt, err, lockbox.ErrUncommitted)
+					case under(to, p):
+						is(rt, err, fs.ErrInvalid)
 					case any(next, to):
 						is(rt, err, fs.ErrExist)
 					case !any(next, p):

@@ -65,8 +65,8 @@ type input struct {
 
 // measure finds out what is left to read, if that shows without reading.
 func (in *input) measure() error {
-	if l, ok := in.r.(interface{ Len() int }); ok {
-		in.size = int64(l.Len())
+	if b, ok := in.r.(*bytes.Buffer); ok {
+		in.size = int64(b.Len())
 	}
 	s, ok := in.r.(io.Seeker)
 	if !ok {

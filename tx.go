@@ -20,8 +20,8 @@ import (
 //
 // Within a transaction Put replaces what the same transaction has put under the path. Remove and Rename are about
 // what is committed and what the same transaction has removed; where they would meet what it has put they are refused
-// (ErrUncommitted). A Put that fails leaves its entry out and the transaction usable; after a failure of anything
-// else it can only be rolled back.
+// (ErrUncommitted). What is refused, and a Put whose entry or reader is at fault, leaves the transaction as it was;
+// after any other failure, the end of a context among them, it can only be rolled back.
 type Tx struct {
 	a    *Archive
 	t    *store.Tx

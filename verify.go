@@ -111,7 +111,7 @@ func checkOnce(ctx context.Context, f vfs.File, name string, o *Options, v *Veri
 		if err != nil {
 			return r, err
 		}
-	case ctx.Err() != nil || errors.Is(err, ErrAuth):
+	case ctx.Err() != nil, errors.Is(err, ErrAuth), errors.Is(err, ErrBusy):
 		return r, err
 	}
 	// What cannot be opened is checked all the same: that says what is wrong with it.

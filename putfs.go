@@ -42,9 +42,9 @@ func (t *Tx) PutFS(ctx context.Context, under string, fsys fs.FS, o PutFSOptions
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	w := &fsWalk{ctx: ctx, fsys: fsys, top: top, o: o}
+	w := &fsWalk{fsys: fsys, top: top, o: o}
 	var stop error
-	err = t.t.Add(ctx, w.sources(), func(done store.Added) {
+	err = t.t.Add(ctx, w.sources(ctx), func(done store.Added) {
 		switch {
 		case stop != nil:
 		case done.Err == nil:
@@ -69,23 +69,22 @@ func (t *Tx) PutFS(ctx context.Context, under string, fsys fs.FS, o PutFSOptions
 
 // fsWalk goes through a file system.
 type fsWalk struct {
-	ctx  context.Context // of the one call that the walk belongs to
 	fsys fs.FS
 	top  pathsafe.Path
 	o    PutFSOptions
 	mu   sync.Mutex // for Select
 }
 
-func (w *fsWalk) sources() iter.Seq[store.Source] {
+func (w *fsWalk) sources(ctx context.Context) iter.Seq[store.Source] {
 	return func(yield func(store.Source) bool) {
 		_ = fs.WalkDir(w.fsys, ".", func(name string, d fs.DirEntry, err error) error {
-			if w.ctx.Err() != nil {
+			if ctx.Err() != nil {
 				return fs.SkipAll
 			}
 			if err == nil && name == "." && w.top.IsZero() {
 				return nil
 			}
-			src, take := w.source(name, d, err)
+			src, take := w.source(ctx, name, d, err)
 			switch {
 			case take && !yield(src):
 				return fs.SkipAll
@@ -99,7 +98,7 @@ func (w *fsWalk) sources() iter.Seq[store.Source] {
 
 // source makes a source of what the walk has found, or of its failure: that travels with the others so that all come
 // in order.
-func (w *fsWalk) source(name string, d fs.DirEntry, err error) (src store.Source, take bool) {
+func (w *fsWalk) source(ctx context.Context, name string, d fs.DirEntry, err error) (src store.Source, take bool) {
 	p := w.top
 	if name != "." {
 		rest, perr := pathsafe.Parse(name)
@@ -117,7 +116,7 @@ func (w *fsWalk) source(name string, d fs.DirEntry, err error) (src store.Source
 	if err != nil {
 		return failing(p, err), true
 	}
-	e, take, err := w.entry(name, p, fi)
+	e, take, err := w.entry(ctx, name, p, fi)
 	if err != nil || !take {
 		return failing(p, err), take
 	}
@@ -128,7 +127,7 @@ func (w *fsWalk) source(name string, d fs.DirEntry, err error) (src store.Source
 	rec.Size = e.Size
 	src.Entry = rec
 	if rec.Kind == index.File {
-		src.Open = func() (store.Reader, index.Entry, error) { return w.open(name, p) }
+		src.Open = func() (store.Reader, index.Entry, error) { return w.open(ctx, name, p) }
 	}
 	return src, true
 }
@@ -141,10 +140,10 @@ func failing(p pathsafe.Path, err error) store.Source {
 }
 
 // entry is what is to be stored of a file, as fi describes it.
-func (w *fsWalk) entry(name string, p pathsafe.Path, fi fs.FileInfo) (e Entry, take bool, err error) {
+func (w *fsWalk) entry(ctx context.Context, name string, p pathsafe.Path, fi fs.FileInfo) (e Entry, take bool, err error) {
 	e = Entry{Path: p.String(), Mode: fi.Mode(), ModTime: fi.ModTime()}
 	if stored, ok := fi.Sys().(Entry); ok {
-		if err := stored.complete(w.ctx); err != nil {
+		if err := stored.complete(ctx); err != nil {
 			return e, true, err
 		}
 		e.Owner, e.Device, e.Xattrs = stored.Owner, stored.Device, stored.Xattrs
@@ -171,19 +170,19 @@ func (w *fsWalk) entry(name string, p pathsafe.Path, fi fs.FileInfo) (e Entry, t
 }
 
 // open opens a file for the engine. What is stored of it is what it is now.
-func (w *fsWalk) open(name string, p pathsafe.Path) (store.Reader, index.Entry, error) {
+func (w *fsWalk) open(ctx context.Context, name string, p pathsafe.Path) (store.Reader, index.Entry, error) {
 	f, err := w.fsys.Open(name)
 	if err != nil {
 		return nil, index.Entry{}, err
 	}
-	rec, fi, err := w.opened(f, name, p)
+	rec, fi, err := w.opened(ctx, f, name, p)
 	if err != nil {
 		return nil, rec, errors.Join(err, f.Close())
 	}
 	return &fsFile{File: f, was: fi}, rec, nil
 }
 
-func (w *fsWalk) opened(f fs.File, name string, p pathsafe.Path) (index.Entry, fs.FileInfo, error) {
+func (w *fsWalk) opened(ctx context.Context, f fs.File, name string, p pathsafe.Path) (index.Entry, fs.FileInfo, error) {
 	fi, err := f.Stat()
 	if err != nil {
 		return index.Entry{}, nil, err
@@ -191,7 +190,7 @@ func (w *fsWalk) opened(f fs.File, name string, p pathsafe.Path) (index.Entry, f
 	if !fi.Mode().IsRegular() {
 		return index.Entry{}, nil, fmt.Errorf("%w: %s is no longer a file", ErrSourceChanged, path.Base(name))
 	}
-	e, take, err := w.entry(name, p, fi)
+	e, take, err := w.entry(ctx, name, p, fi)
 	if err == nil && !take {
 		err = unstorable("Select took it and then left it out")
 	}
