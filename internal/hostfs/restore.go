@@ -1,6 +1,7 @@
 package hostfs
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,10 +14,13 @@ var ErrNoLink = errors.New("the file system makes no hard link here")
 
 var aclNames = [2]string{xattrACL, xattrDefaultACL}
 
+// errForeign is why an attribute is not restored that would say something of this machine instead of the file.
+var errForeign = errors.New("attributes of this kind are not restored here")
+
 // restore gives an object what is to be restored of m. The order matters: a new owner costs the setuid bits and
-// the capabilities, and attributes can be written while the mode lets their owner write. inherited says that the object may have an access control list that is not its own. What
-// cannot be restored is told to Lost and leaves the object with less, never with more than it was to have; an error
-// is about its bytes.
+// the capabilities, and attributes can be written while the mode lets their owner write. inherited says that the
+// object may have an access control list that is not its own. What cannot be restored is told to Lost and leaves the
+// object with less, never with more than it was to have; an error is about its bytes.
 func (x *Extractor) restore(o object, path string, m *Meta, inherited bool) error {
 	var lost []error
 	mode, owned := m.Mode, true
@@ -37,6 +41,12 @@ func (x *Extractor) restore(o object, path string, m *Meta, inherited bool) erro
 		}
 		try("its owner", err)
 	}
+	setXattr := func(name string, value []byte) error {
+		if !storedXattr(name) {
+			return errForeign
+		}
+		return o.setXattr(name, value)
+	}
 	var acl [2][]byte // by number in aclNames
 	for _, a := range m.Xattrs {
 		switch a.Name {
@@ -46,10 +56,10 @@ func (x *Extractor) restore(o object, path string, m *Meta, inherited bool) erro
 			acl[1] = a.Value
 		case xattrCapability:
 			if x.opt.KeepSetid && owned {
-				try("its capabilities", o.setXattr(a.Name, a.Value))
+				try("its capabilities", setXattr(a.Name, a.Value))
 			}
 		default:
-			try("its attribute "+pathsafe.Quote(a.Name), o.setXattr(a.Name, a.Value))
+			try("its attribute "+pathsafe.Quote(a.Name), setXattr(a.Name, a.Value))
 		}
 	}
 	setMode := func() {
@@ -59,7 +69,11 @@ func (x *Extractor) restore(o object, path string, m *Meta, inherited bool) erro
 		for i, name := range aclNames {
 			switch {
 			case acl[i] != nil:
-				try("its access control list", o.setXattr(name, acl[i]))
+				err := setXattr(name, acl[i])
+				if err != nil && name == xattrACL {
+					mode = modeWithoutACL(mode, acl[i])
+				}
+				try("its access control list", err)
 			case inherited && (name == xattrACL || m.Kind == KindDir):
 				try("its access control list", o.removeXattr(name))
 			}
@@ -83,6 +97,31 @@ func (x *Extractor) restore(o object, path string, m *Meta, inherited bool) erro
 	}
 	x.lost(path, lost)
 	return nil
+}
+
+// Tags of the entries of an access control list, as the system stores it: four bytes of version, then for each entry
+// two of tag, two of permissions and four of who it is.
+const (
+	aclUser  = 0x02 // a named one
+	aclOwn   = 0x04 // the owning group
+	aclGroup = 0x08 // a named one
+)
+
+// modeWithoutACL is the mode of what cannot get its access control list. Beside one, the group's bits are the most that
+// anybody whom it names may have, and who is named gets nothing of what others have. Without it, the group and the others
+// get what they had and everybody who was named had, too.
+func modeWithoutACL(mode uint32, acl []byte) uint32 {
+	mask, named, group := mode>>3&7, uint32(7), uint32(0)
+	for e := acl[min(4, len(acl)):]; len(e) >= 8; e = e[8:] {
+		perm := uint32(binary.LittleEndian.Uint16(e[2:]))
+		switch binary.LittleEndian.Uint16(e) {
+		case aclUser, aclGroup:
+			named &= perm & mask
+		case aclOwn:
+			group = perm & mask
+		}
+	}
+	return mode&^0o077 | (group&named)<<3 | mode&7&named
 }
 
 // lost tells of metadata that could not be restored.

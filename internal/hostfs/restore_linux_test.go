@@ -2,6 +2,7 @@ package hostfs
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"io/fs"
 	"os"
@@ -185,5 +186,77 @@ func TestSpecial(t *testing.T) {
 	defer x.Abort()
 	if err := x.Special(path(t, "dev"), Meta{Kind: KindChar, Major: 1 << 12}); err == nil {
 		t.Error("a device number that the system would cut was taken")
+	}
+}
+
+// An archive says nothing of this machine: labels, and what a file system keeps for itself, are not taken from it.
+func TestForeignXattrsAreNotRestored(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: nobody else may set them at all")
+	}
+	dir := t.TempDir()
+	x, lost := lossy(t, dir, ExtractOptions{KeepSetid: true, SameOwner: true})
+	m := Meta{Mode: 0o755, Xattrs: []Xattr{{"trusted.overlay.opaque", []byte("y")}}}
+	check(t, x.WriteFile(path(t, "f"), m, []byte("x")))
+	check(t, x.Mkdir(path(t, "d"), m))
+	check(t, x.Finish())
+	for _, name := range []string{"f", "d"} {
+		if n, err := unix.Lgetxattr(filepath.Join(dir, name), m.Xattrs[0].Name, nil); err == nil {
+			t.Errorf("%s got an attribute of %d bytes", name, n)
+		}
+		if !errors.Is(lost[name], errForeign) {
+			t.Errorf("%s: %v", name, lost[name])
+		}
+	}
+}
+
+// Without its access control list a file gives nobody more than with it.
+func TestModeOfWhatGetsNoACL(t *testing.T) {
+	list := func(entries ...[3]uint32) []byte {
+		b := []byte{2, 0, 0, 0}
+		for _, e := range entries {
+			b = binary.LittleEndian.AppendUint16(b, uint16(e[0]))
+			b = binary.LittleEndian.AppendUint16(b, uint16(e[1]))
+			b = binary.LittleEndian.AppendUint32(b, e[2])
+		}
+		return b
+	}
+	const nobody = 1<<32 - 1 // to be refused by the system
+	owner, others := [3]uint32{0x01, 7, nobody}, [3]uint32{0x20, 4, nobody}
+	for name, c := range map[string]struct {
+		mode, want uint32
+		acl        []byte
+	}{
+		"mask":    {0o674, 0o604, list(owner, [3]uint32{aclUser, 7, nobody}, [3]uint32{aclOwn, 0, nobody}, [3]uint32{0x10, 7, nobody}, others)},
+		"denied":  {0o2674, 0o600, list(owner, [3]uint32{aclUser, 0, nobody}, [3]uint32{aclOwn, 4, nobody}, [3]uint32{0x10, 7, nobody}, others)},
+		"group":   {0o654, 0o644, list(owner, [3]uint32{aclOwn, 4, nobody}, [3]uint32{aclGroup, 6, nobody}, [3]uint32{0x10, 5, nobody}, others)},
+		"garbage": {0o664, 0o604, []byte("\x02\x00\x00\x00\x04")},
+	} {
+		dir := t.TempDir()
+		x, lost := lossy(t, dir, ExtractOptions{})
+		m := Meta{Mode: c.mode, Xattrs: []Xattr{{xattrACL, c.acl}}}
+		check(t, x.WriteFile(path(t, "f"), m, []byte("x")))
+		check(t, x.Finish())
+		fi, err := os.Stat(filepath.Join(dir, "f"))
+		check(t, err)
+		if got := uint32(fi.Mode().Perm()); got != c.want || lost["f"] == nil {
+			t.Errorf("%s: mode %#o instead of %#o, %v", name, got, c.want, lost["f"])
+		}
+	}
+}
+
+// What is restored of a link never reaches what the link leads to.
+func TestXattrsAreNotWrittenThroughLinks(t *testing.T) {
+	dir := t.TempDir()
+	target := filepath.Join(dir, "target")
+	check(t, os.WriteFile(target, nil, 0o600))
+	if err := unix.Setxattr(target, "user.mine", []byte("y"), 0); err != nil {
+		t.Skip("no extended attributes here")
+	}
+	x, _ := lossy(t, dir, ExtractOptions{Overwrite: true, SameOwner: true})
+	check(t, x.Symlink(path(t, "link"), Meta{Target: "target", Xattrs: []Xattr{{"user.theirs", []byte("x")}}}))
+	check(t, x.Finish())
+	if _, err := unix.Getxattr(target, "user.theirs", nil); err == nil {
+		t.Error("the target got an attribute")
 	}
 }

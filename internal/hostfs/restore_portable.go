@@ -48,9 +48,13 @@ func (o object) removeXattr(name string) error {
 	return o.open(func(f *hfile) error { return f.removeXattr(name) })
 }
 
+// open refuses a link, as opening follows it.
 func (o object) open(fn func(*hfile) error) error {
 	if o.f != nil {
 		return fn(o.f)
+	}
+	if o.link {
+		return errors.ErrUnsupported
 	}
 	f, err := o.root.Open(o.name)
 	if err != nil {

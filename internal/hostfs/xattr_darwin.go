@@ -2,7 +2,7 @@ package hostfs
 
 import "golang.org/x/sys/unix"
 
-// ACLs are no extended attributes here, and no file has one of these names.
+// What Linux keeps under these names. Here they would mean nothing.
 const (
 	xattrACL        = "system.posix_acl_access"
 	xattrDefaultACL = "system.posix_acl_default"
@@ -11,5 +11,7 @@ const (
 	noXattr = unix.ENOATTR
 )
 
-// storedXattr reports whether an attribute is stored: all are.
-func storedXattr(string) bool { return true }
+// storedXattr reports whether an attribute belongs to a file wherever it is.
+func storedXattr(name string) bool {
+	return name != xattrACL && name != xattrDefaultACL && name != xattrCapability
+}

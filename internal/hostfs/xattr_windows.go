@@ -13,3 +13,4 @@ func (f *hfile) xattrs() ([]Xattr, error)      { return nil, errors.ErrUnsupport
 func (f *hfile) setXattr(string, []byte) error { return errors.ErrUnsupported }
 func (f *hfile) removeXattr(string) error      { return nil }
 func (f *hfile) hasXattr(string) bool          { return false }
+func storedXattr(string) bool                  { return true }
