@@ -24,6 +24,7 @@ type Piece struct {
 // Bounds of a batch, and of what one read of the archive fetches for several frames.
 const (
 	bulkEntries = 8192
+	bulkMeta    = 16 << 20 // bytes of what entries have beside their fields, as far as that may be much
 	bulkRead    = 64 << 10
 )
 
@@ -59,7 +60,7 @@ func (a *Archive) Bulk(ctx context.Context, entries iter.Seq2[index.Entry, error
 		if err == nil {
 			err = b.add(e)
 		}
-		if err == nil && (b.count >= bulkEntries || len(b.wants) >= 4*bulkEntries) {
+		if err == nil && (b.count >= bulkEntries || len(b.wants) >= 4*bulkEntries || b.meta >= bulkMeta) {
 			err = b.run(ctx)
 		}
 		if err != nil {
@@ -75,6 +76,7 @@ type bulk struct {
 	fn               func(Piece) error
 	entries          []index.Entry // the chunk being filled
 	count            int           // entries in the batch
+	meta             int           // bytes of their maps and attributes
 	wants            []want
 	content          index.Content // the latest one
 	contents, frames records
@@ -91,6 +93,7 @@ func (b *bulk) add(e index.Entry) error {
 	b.entries = append(b.entries, e)
 	p := &b.entries[len(b.entries)-1]
 	b.count++
+	b.meta += len(e.Sparse)*(16+24) + index.XattrsSize(e.Xattrs) // a run of the entry's map, and one of dataMap
 	if e.Content == 0 {
 		return b.fn(Piece{Entry: p})
 	}
@@ -139,7 +142,8 @@ func (b *bulk) run(ctx context.Context) error {
 		slices.SortStableFunc(b.wants, order)
 	}
 	err := b.dispatch(ctx)
-	b.count, b.wants = 0, b.wants[:0]
+	b.count, b.meta, b.wants = 0, 0, b.wants[:0]
+	b.entries = nil // the next batch's chunk keeps none of this one's entries alive
 	return err
 }
 

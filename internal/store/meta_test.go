@@ -298,3 +298,78 @@ func TestLinkGroupNumbers(t *testing.T) {
 		}
 	}
 }
+
+// What opening a file says of its bytes counts, not what it says of the archive: also of a file that is read in place.
+func TestOpeningSaysNothingOfTheArchive(t *testing.T) {
+	for _, size := range []int64{3, -1} {
+		w := newWorld(t, 1, Options{Jobs: 2})
+		w.create(CreateOptions{Level: frames.LevelDefault})
+		w.change(func(tx *Tx) {
+			s := fileSource("a", []byte("one"))
+			s.Entry.Size, s.Entry.LinkGroup = size, tx.NewLinkGroup()
+			open := s.Open
+			s.Open = func() (Reader, index.Entry, error) {
+				r, e, err := open()
+				e.LinkGroup, e.XattrsContent = 0, 77
+				return r, e, err
+			}
+			err := tx.Add(ctx, slices.Values([]Source{s, {Entry: index.Entry{Path: mustPath("b")}, LinkTo: mustPath("a")}}), func(a Added) {
+				if a.Err != nil {
+					t.Error(a.Path, a.Err)
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+		a, err := Open(ctx, name, w.opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Close()
+		one, err := a.Get(mustPath("a"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		two, err := a.Get(mustPath("b"))
+		if err != nil || one.LinkGroup == 0 || one.LinkGroup != two.LinkGroup || one.XattrsContent != 0 {
+			t.Errorf("size %d: %+v and %+v, %v", size, one, two, err)
+		}
+	}
+}
+
+// Files with long maps of holes do not fill a batch: a small record may take a megabyte while its file is read.
+func TestBulkIsBoundedByMaps(t *testing.T) {
+	w := newWorld(t, 1, Options{Jobs: 1})
+	w.create(CreateOptions{Level: frames.LevelDefault})
+	const runs, files = 20_000, 2000
+	e := index.Entry{Path: mustPath("f"), Kind: index.File, Size: 2 * runs}
+	for range runs {
+		e.Sparse = append(e.Sparse, index.SparseRun{Data: 1, Hole: 1})
+	}
+	w.change(func(tx *Tx) { w.addMeta(tx, source(e, make([]byte, runs))) })
+	a, err := Open(ctx, name, w.opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	stored, err := a.Get(e.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	given := 0
+	enough := errors.New("enough")
+	err = a.Bulk(ctx, func(yield func(index.Entry, error) bool) {
+		for range files {
+			if given++; !yield(stored, nil) {
+				return
+			}
+		}
+	}, func(Piece) error { return enough })
+	if !errors.Is(err, enough) {
+		t.Fatal(err)
+	}
+	if given > files/10 {
+		t.Errorf("%d files of %d holes each were taken in before one was read", given, runs)
+	}
+}
