@@ -219,7 +219,9 @@ func (r *extractor) write(ctx context.Context) (err error) {
 	r.a.startProgress("extracting", r.data)
 	defer r.a.endProgress()
 	r.w.bar = r.a.bar
-	if err := r.each(ctx, index.Dir, r.x.Mkdir); err != nil {
+	if err := r.each(ctx, index.Dir, func(e *index.Entry, p pathsafe.Path, m hostfs.Meta) error {
+		return r.x.Mkdir(p, m, r.laterXattrs(ctx, e))
+	}); err != nil {
 		return err
 	}
 	if r.kept > 0 {
@@ -237,12 +239,12 @@ func (r *extractor) write(ctx context.Context) (err error) {
 		if !r.opt.devices {
 			break
 		}
-		if err := r.each(ctx, kind, r.x.Special); err != nil {
+		if err := r.each(ctx, kind, func(_ *index.Entry, p pathsafe.Path, m hostfs.Meta) error { return r.x.Special(p, m) }); err != nil {
 			return err
 		}
 	}
 	resolve := r.linkCheck()
-	err = r.each(ctx, index.Symlink, func(p pathsafe.Path, m hostfs.Meta) error {
+	err = r.each(ctx, index.Symlink, func(_ *index.Entry, p pathsafe.Path, m hostfs.Meta) error {
 		if err := resolve(p, m.Target); err != nil {
 			return err
 		}
@@ -319,7 +321,7 @@ func (r *extractor) wanted(ctx context.Context, kind index.Kind) iter.Seq2[index
 }
 
 // each makes the entries of one kind. What fails for one entry is named, and the others go on.
-func (r *extractor) each(ctx context.Context, kind index.Kind, fn func(pathsafe.Path, hostfs.Meta) error) error {
+func (r *extractor) each(ctx context.Context, kind index.Kind, fn func(*index.Entry, pathsafe.Path, hostfs.Meta) error) error {
 	for e, err := range r.wanted(ctx, kind) {
 		if err != nil {
 			return err
@@ -327,7 +329,7 @@ func (r *extractor) each(ctx context.Context, kind index.Kind, fn func(pathsafe.
 		to, _ := r.target(&e)
 		m, err := r.wholeMeta(ctx, &e)
 		if err == nil {
-			err = fn(to, m)
+			err = fn(&e, to, m)
 		}
 		if err != nil {
 			if err := r.w.failed(&e, err); err != nil {

@@ -46,6 +46,23 @@ func (r *extractor) wholeMeta(ctx context.Context, e *index.Entry) (hostfs.Meta,
 	return m, nil
 }
 
+// laterXattrs reads a directory's extended attributes once more when it gets them, at the end: a small archive may have large
+// sets for many directories. nil for those that stand in the entry itself.
+func (r *extractor) laterXattrs(ctx context.Context, e *index.Entry) func() ([]hostfs.Xattr, error) {
+	if e.XattrsContent == 0 {
+		return nil
+	}
+	of := index.Entry{Path: e.Path, Kind: e.Kind, XattrsContent: e.XattrsContent}
+	ctx = context.WithoutCancel(ctx) // directories get what is theirs after an interrupt, too
+	return func() ([]hostfs.Xattr, error) {
+		xs, err := r.ar.Xattrs(ctx, &of)
+		if err != nil {
+			err = fmt.Errorf("its extended attributes: %w", err)
+		}
+		return hostXattrs(xs), err
+	}
+}
+
 func hostXattrs(xs []index.Xattr) []hostfs.Xattr {
 	if len(xs) == 0 {
 		return nil

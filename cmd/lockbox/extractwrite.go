@@ -88,7 +88,7 @@ func (w *written) flush(a *app) {
 func (w *written) lose(path string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.lost[path] = err
+	w.lost[path] = errors.Join(w.lost[path], err)
 }
 
 // abort drops the files that are not complete.

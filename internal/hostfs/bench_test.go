@@ -126,9 +126,9 @@ func BenchmarkExtract(b *testing.B) {
 				}
 				for d := range dirs {
 					if d%10 == 0 {
-						check(b, x.Mkdir(path(b, fmt.Sprintf("pkg%d", d/10)), Meta{Kind: KindDir, Mode: 0o755}))
+						check(b, x.Mkdir(path(b, fmt.Sprintf("pkg%d", d/10)), Meta{Kind: KindDir, Mode: 0o755}, nil))
 					}
-					check(b, x.Mkdir(path(b, fmt.Sprintf("pkg%d/sub%d", d/10, d)), Meta{Kind: KindDir, Mode: 0o755}))
+					check(b, x.Mkdir(path(b, fmt.Sprintf("pkg%d/sub%d", d/10, d)), Meta{Kind: KindDir, Mode: 0o755}, nil))
 				}
 				for from := 0; from < files; from += batch {
 					work <- from

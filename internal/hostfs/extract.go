@@ -4,11 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -59,10 +57,10 @@ type Extractor struct {
 	finished atomic.Bool
 
 	mu      sync.Mutex
-	made    map[string]bool // directories that are this run's to finish
-	found   map[string]bool // those of them that existed before
-	final   map[string]Meta // what Finish gives them
-	skipped map[string]bool // of Preflight and Keep
+	made    map[string]bool    // directories that are this run's to finish
+	found   map[string]bool    // those of them that existed before
+	final   map[string]dirMeta // what Finish gives them
+	skipped map[string]bool    // of Preflight and Keep
 	origins map[string]origin
 	owners  ownerIDs
 
@@ -85,7 +83,7 @@ func NewExtractor(dest string, opt ExtractOptions) (*Extractor, error) {
 	}
 	x := &Extractor{
 		opt: opt, host: dest,
-		made: make(map[string]bool), found: make(map[string]bool), final: make(map[string]Meta), skipped: make(map[string]bool),
+		made: make(map[string]bool), found: make(map[string]bool), final: make(map[string]dirMeta), skipped: make(map[string]bool),
 		origins: make(map[string]origin), existing: make(map[string]bool), kept: make(map[string]identity), replace: make(map[string]bool),
 		temps: make(map[string]*cached[string]),
 	}
@@ -262,8 +260,9 @@ func (x *Extractor) restored(m Meta) Meta {
 }
 
 // Mkdir makes a directory, or uses the one that is there. Its metadata is set by Finish; that of
-// one that was there before only with Overwrite or Resume.
-func (x *Extractor) Mkdir(path pathsafe.Path, m Meta) error {
+// one that was there before only with Overwrite or Resume. xattrs, if not nil, takes the place of m.Xattrs: Finish and
+// Abort call it, so that no large set has to be kept for each directory until then.
+func (x *Extractor) Mkdir(path pathsafe.Path, m Meta, xattrs func() ([]Xattr, error)) error {
 	up, base, err := x.place(path)
 	if err != nil {
 		return err
@@ -272,6 +271,9 @@ func (x *Extractor) Mkdir(path pathsafe.Path, m Meta) error {
 	p := path.String()
 	m = x.restored(m)
 	m.Kind = KindDir
+	if xattrs != nil {
+		m.Xattrs = nil
+	}
 	perm := uint32(0o700) // nobody looks in before the final mode says who may
 	if x.opt.NoPermissions {
 		perm = 0o777
@@ -311,7 +313,7 @@ func (x *Extractor) Mkdir(path pathsafe.Path, m Meta) error {
 	}
 	x.mu.Lock()
 	x.made[p] = true
-	x.final[p] = m
+	x.final[p] = dirMeta{m, xattrs}
 	x.mu.Unlock()
 	return nil
 }
@@ -325,76 +327,4 @@ func (x *Extractor) unlock(path string, there Meta) error {
 	defer x.dirs.release(d)
 	there.Mode |= 0o700
 	return x.fail("unlock", path, d.object().chmod(there.Mode))
-}
-
-// Finish gives the directories their metadata, those that lie deepest first, and closes all. It
-// does all it can and returns the first errors.
-func (x *Extractor) Finish() error {
-	if x.aborted.Load() {
-		return ErrAborted
-	}
-	if x.finished.Swap(true) {
-		return fs.ErrClosed
-	}
-	err := x.finishDirs()
-	x.close()
-	return err
-}
-
-func (x *Extractor) finishDirs() error {
-	x.mu.Lock()
-	final, found := x.final, x.found
-	x.final, x.found = make(map[string]Meta), make(map[string]bool)
-	x.mu.Unlock()
-	// A path begins with those of the directories above it, so that it stands before them in descending
-	// order.
-	var errs []error
-	for _, p := range slices.Backward(slices.Sorted(maps.Keys(final))) {
-		m := final[p]
-		d, err := x.dirs.acquire(p)
-		if err == nil {
-			err = x.fail("restore", p, x.restore(d.object(), p, &m, d.inherits || found[p]))
-			x.dirs.release(d)
-		}
-		if err != nil && len(errs) < 8 {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// Abort removes every temporary name and makes all later calls fail with ErrAborted. It may be called
-// while other goroutines write; what they have completed stays, and directories get the modes they
-// were to have, because a later run will take them for the user's own.
-func (x *Extractor) Abort() {
-	x.live.Lock()
-	x.aborted.Store(true)
-	x.tempsMu.Lock()
-	for name, d := range x.temps {
-		_ = d.remove(name)
-	}
-	clear(x.temps)
-	x.tempsMu.Unlock()
-	x.live.Unlock()
-	_ = x.finishDirs()
-	x.close()
-}
-
-// Withdraw is Abort before anything was extracted: directories that were made for the destination itself go, too.
-func (x *Extractor) Withdraw() {
-	x.Abort()
-	for _, dir := range x.tops {
-		_ = os.Remove(dir) // only when it is empty
-	}
-}
-
-func (x *Extractor) close() {
-	x.mu.Lock()
-	top := x.top
-	x.top = nil
-	x.mu.Unlock()
-	if top != nil {
-		x.dirs.release(top)
-		x.dirs.close()
-	}
 }

@@ -105,7 +105,7 @@ func TestExtractExisting(t *testing.T) {
 		}
 	}
 	for _, p := range []string{"f", "l"} {
-		if err := x.Mkdir(path(t, p), Meta{Kind: KindDir, Mode: 0o755}); !errors.Is(err, fs.ErrExist) {
+		if err := x.Mkdir(path(t, p), Meta{Kind: KindDir, Mode: 0o755}, nil); !errors.Is(err, fs.ErrExist) {
 			t.Errorf("making %s: %v", p, err)
 		}
 	}
@@ -113,7 +113,7 @@ func TestExtractExisting(t *testing.T) {
 		t.Error("wrote through a link")
 	}
 	// A directory that was there keeps what it had.
-	check(t, x.Mkdir(path(t, "d"), Meta{Kind: KindDir, Mode: 0o700}))
+	check(t, x.Mkdir(path(t, "d"), Meta{Kind: KindDir, Mode: 0o700}, nil))
 	check(t, x.WriteFile(path(t, "d/new"), plain, []byte("n")))
 	check(t, x.Finish())
 	got := tree(t, dst)
@@ -125,7 +125,7 @@ func TestExtractExisting(t *testing.T) {
 	check(t, err)
 	check(t, x.WriteFile(path(t, "f"), plain, []byte("new")))
 	check(t, x.WriteFile(path(t, "l"), plain, []byte("no link now")))
-	check(t, x.Mkdir(path(t, "d"), Meta{Kind: KindDir, Mode: 0o700, MtimeSec: 5}))
+	check(t, x.Mkdir(path(t, "d"), Meta{Kind: KindDir, Mode: 0o700, MtimeSec: 5}, nil))
 	check(t, x.Symlink(path(t, "d/g"), Meta{Target: "away"}))
 	if err := x.WriteFile(path(t, "d"), plain, nil); err == nil {
 		t.Error("a directory was replaced by a file")
@@ -284,7 +284,7 @@ func TestOutput(t *testing.T) {
 
 func TestExtractorAbort(t *testing.T) {
 	x, dst := newExtractor(t, ExtractOptions{})
-	check(t, x.Mkdir(path(t, "d"), Meta{Kind: KindDir, Mode: 0o750, MtimeSec: 9}))
+	check(t, x.Mkdir(path(t, "d"), Meta{Kind: KindDir, Mode: 0o750, MtimeSec: 9}, nil))
 	check(t, x.WriteFile(path(t, "d/done"), plain, []byte("x")))
 	m := plain
 	m.Size = 4
@@ -301,7 +301,7 @@ func TestExtractorAbort(t *testing.T) {
 	}
 	for what, err := range map[string]error{
 		"WriteFile": x.WriteFile(path(t, "d/x"), plain, nil),
-		"Mkdir":     x.Mkdir(path(t, "y"), plain),
+		"Mkdir":     x.Mkdir(path(t, "y"), plain, nil),
 		"Symlink":   x.Symlink(path(t, "z"), Meta{Target: "z"}),
 		"Finish":    x.Finish(),
 	} {
@@ -366,7 +366,7 @@ func TestConcurrentExtract(t *testing.T) {
 	}
 	wg.Wait()
 	for i := range 2 * maxDirs {
-		check(t, x.Mkdir(path(t, fmt.Sprintf("d%d", i)), Meta{Kind: KindDir, Mode: 0o711, MtimeSec: 3}))
+		check(t, x.Mkdir(path(t, fmt.Sprintf("d%d", i)), Meta{Kind: KindDir, Mode: 0o711, MtimeSec: 3}, nil))
 	}
 	check(t, x.Finish())
 	files := 0
@@ -388,7 +388,7 @@ func TestConcurrentExtract(t *testing.T) {
 func TestExtractOptions(t *testing.T) {
 	x, dst := newExtractor(t, ExtractOptions{NoPermissions: true, NoTimes: true})
 	start := time.Now().Add(-time.Minute)
-	check(t, x.Mkdir(path(t, "d"), Meta{Kind: KindDir, Mode: 0o500, MtimeSec: 1}))
+	check(t, x.Mkdir(path(t, "d"), Meta{Kind: KindDir, Mode: 0o500, MtimeSec: 1}, nil))
 	m := plain
 	m.Mode = 0o4111
 	check(t, x.WriteFile(path(t, "d/f"), m, []byte("x")))
@@ -440,7 +440,7 @@ func staleTemps(t *testing.T, opt ExtractOptions) {
 	}
 	x, err := NewExtractor(dst, opt)
 	check(t, err)
-	check(t, x.Mkdir(path(t, "d"), Meta{Kind: KindDir, Mode: 0o755, MtimeSec: 5}))
+	check(t, x.Mkdir(path(t, "d"), Meta{Kind: KindDir, Mode: 0o755, MtimeSec: 5}, nil))
 	check(t, x.WriteFile(path(t, "d/f"), plain, nil))
 	check(t, x.Finish())
 	got := tree(t, dst)

@@ -130,7 +130,7 @@ func transfer(x *Extractor, items []Item) error {
 		var err error
 		switch it.Kind {
 		case KindDir:
-			err = x.Mkdir(it.Path, it.Meta)
+			err = x.Mkdir(it.Path, it.Meta, nil)
 		case KindSymlink:
 			err = x.Symlink(it.Path, it.Meta)
 		case KindFile:

@@ -196,7 +196,7 @@ func (h *hostile) run(t testing.TB, during bool) string {
 				case x.Skipped(e.path):
 					_ = x.Restore(e.path, e.m)
 				case kind == KindDir:
-					_ = x.Mkdir(e.path, e.m)
+					_ = x.Mkdir(e.path, e.m, nil)
 				case kind == KindFile:
 					_ = x.WriteFile(e.path, e.m, []byte("pwned!"))
 				default:

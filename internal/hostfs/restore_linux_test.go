@@ -38,7 +38,7 @@ func TestOwnerIsNotRestored(t *testing.T) {
 	x, lost := lossy(t, dir, ExtractOptions{SameOwner: true, KeepSetid: true})
 	m := Meta{Mode: 0o6755, HasOwner: true, UID: 1, GID: 1, Xattrs: []Xattr{{xattrCapability, []byte{1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}}}}
 	check(t, x.WriteFile(path(t, "f"), m, []byte("x")))
-	check(t, x.Mkdir(path(t, "d"), m))
+	check(t, x.Mkdir(path(t, "d"), m, nil))
 	m.Target = "f"
 	check(t, x.Symlink(path(t, "l"), m))
 	check(t, x.WriteFile(path(t, "mine"), Meta{Mode: 0o4755, HasOwner: true, UID: uint64(os.Getuid()), GID: uint64(os.Getgid())}, nil))
@@ -198,7 +198,7 @@ func TestForeignXattrsAreNotRestored(t *testing.T) {
 	x, lost := lossy(t, dir, ExtractOptions{KeepSetid: true, SameOwner: true})
 	m := Meta{Mode: 0o755, Xattrs: []Xattr{{"trusted.overlay.opaque", []byte("y")}}}
 	check(t, x.WriteFile(path(t, "f"), m, []byte("x")))
-	check(t, x.Mkdir(path(t, "d"), m))
+	check(t, x.Mkdir(path(t, "d"), m, nil))
 	check(t, x.Finish())
 	for _, name := range []string{"f", "d"} {
 		if n, err := unix.Lgetxattr(filepath.Join(dir, name), m.Xattrs[0].Name, nil); err == nil {
@@ -258,5 +258,32 @@ func TestXattrsAreNotWrittenThroughLinks(t *testing.T) {
 	check(t, x.Finish())
 	if _, err := unix.Getxattr(target, "user.theirs", nil); err == nil {
 		t.Error("the target got an attribute")
+	}
+}
+
+// What a directory gets later is not kept until then; if it cannot be had, nobody gets more than with it.
+func TestLateXattrs(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Setxattr(dir, "user.x", []byte("y"), 0); err != nil {
+		t.Skip("no extended attributes here")
+	}
+	x, lost := lossy(t, dir, ExtractOptions{})
+	m := Meta{Mode: 0o775, Xattrs: []Xattr{{"user.large", make([]byte, 1000)}}}
+	sick := errors.New("sick")
+	check(t, x.Mkdir(path(t, "d"), m, func() ([]Xattr, error) { return []Xattr{{"user.late", []byte("x")}}, nil }))
+	check(t, x.Mkdir(path(t, "e"), m, func() ([]Xattr, error) { return nil, sick }))
+	for p, m := range x.final {
+		if m.Xattrs != nil {
+			t.Errorf("%s: %d attributes are kept", p, len(m.Xattrs))
+		}
+	}
+	check(t, x.Finish())
+	if n, err := unix.Getxattr(filepath.Join(dir, "d"), "user.late", nil); n != 1 || err != nil || lost["d"] != nil {
+		t.Errorf("%d bytes, %v, %v", n, err, lost["d"])
+	}
+	fi, err := os.Stat(filepath.Join(dir, "e"))
+	check(t, err)
+	if fi.Mode().Perm() != 0o705 || !errors.Is(lost["e"], sick) {
+		t.Errorf("%v, %v", fi.Mode(), lost["e"])
 	}
 }

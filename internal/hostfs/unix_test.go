@@ -196,7 +196,7 @@ func TestReadOnlyDirectories(t *testing.T) {
 	x, err := NewExtractor(closed, ExtractOptions{})
 	check(t, err)
 	for _, p := range []string{"n", "n/sub", "n/sub/deeper"} {
-		check(t, x.Mkdir(path(t, p), Meta{Kind: KindDir, Mode: 0, MtimeSec: 4}))
+		check(t, x.Mkdir(path(t, p), Meta{Kind: KindDir, Mode: 0, MtimeSec: 4}, nil))
 	}
 	check(t, x.Finish())
 	for _, p := range []string{"n", "n/sub", "n/sub/deeper"} {
@@ -342,7 +342,7 @@ func TestPlantedLink(t *testing.T) {
 		x, err := NewExtractor(dst, ExtractOptions{Overwrite: true})
 		check(t, err)
 		// Any of these may fail; where they write is what matters.
-		_ = x.Mkdir(path(t, "d"), Meta{Kind: KindDir, Mode: 0o700})
+		_ = x.Mkdir(path(t, "d"), Meta{Kind: KindDir, Mode: 0o700}, nil)
 		_ = x.WriteFile(path(t, "d/f"), Meta{Mode: 0o644}, []byte("x"))
 		_ = x.Symlink(path(t, "d/l"), Meta{Target: "f"})
 		_ = x.Finish()
