@@ -130,17 +130,23 @@ type extractor struct {
 	// What the plan found.
 	entries  uint64
 	bytes    int64
-	skipped  uint64                        // by --strip, by kind, by --symlinks skip
-	stripped uint64                        // of these by --strip
-	kept     uint64                        // what --resume found to be there
-	links    map[string]string             // what --symlinks inside has to know: where a link is to be -> its target
-	taken    map[pathsafe.Path]index.Entry // with --strip: what goes where
-	odd      bool                          // some system refuses one of the names
+	skipped  uint64                     // by --strip, by kind, by --symlinks skip
+	stripped uint64                     // of these by --strip
+	kept     uint64                     // what --resume found to be there
+	links    map[string]string          // what --symlinks inside has to know: where a link is to be -> its target
+	taken    map[pathsafe.Path]occupant // with --strip: what goes where
+	odd      bool                       // some system refuses one of the names
 	names    *hostfs.Names
 	data     int64             // of bytes, what is no hole
 	grouped  bool              // there are hard links
 	leaders  map[uint64]leader // by link group
 	w        written
+}
+
+// occupant is an entry that goes somewhere.
+type occupant struct {
+	path pathsafe.Path // as stored
+	dir  bool
 }
 
 func (a *app) extract(ctx context.Context, opt extractOptions) error {

@@ -47,7 +47,7 @@ func (r *extractor) place(e *index.Entry) (pathsafe.Path, bool) {
 func (r *extractor) plan(ctx context.Context) error {
 	var made dirCount
 	if r.opt.strip.n > 0 { // nothing else can lead two entries to one place
-		r.taken = make(map[pathsafe.Path]index.Entry)
+		r.taken = make(map[pathsafe.Path]occupant)
 		made.seen = make(map[pathsafe.Path]bool)
 	}
 	self := placeOf(r.opt.archive, r.opt.dest)
@@ -80,14 +80,14 @@ func (r *extractor) plan(ctx context.Context) error {
 		}
 		if r.opt.strip.n > 0 {
 			other, taken := r.taken[to]
-			if taken && (other.Kind != index.Dir || e.Kind != index.Dir) {
+			if taken && !(other.dir && e.Kind == index.Dir) {
 				return &failure{
 					code: exitFailed, err: fmt.Errorf("nothing was written: with --strip %d both %s and %s would become %s",
-						r.opt.strip.n, quoted(other.Path.String()), quoted(e.Path.String()), quoted(to.String())),
+						r.opt.strip.n, quoted(other.path.String()), quoted(e.Path.String()), quoted(to.String())),
 					hint: "extract them to different directories",
 				}
 			}
-			r.taken[to] = e
+			r.taken[to] = occupant{e.Path, e.Kind == index.Dir}
 		}
 		if max := r.opt.maxEntries; max.set && made.add(to) > max.n {
 			return tooMuch("there are more than %d entries, or directories that lead to them (--max-entries)", max.n)
