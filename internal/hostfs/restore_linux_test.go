@@ -287,3 +287,33 @@ func TestLateXattrs(t *testing.T) {
 		t.Errorf("%v, %v", fi.Mode(), lost["e"])
 	}
 }
+
+// What is kept and has other names, which may lie elsewhere, keeps its metadata; where that is not what it was to have, it
+// is said.
+func TestKeptFileWithOtherNames(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	for _, name := range []string{"same", "differs"} {
+		check(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+		check(t, os.Chmod(filepath.Join(dir, name), 0o640))
+		check(t, os.Link(filepath.Join(dir, name), filepath.Join(other, name)))
+	}
+	x, lost := lossy(t, dir, ExtractOptions{Resume: true})
+	for name, mode := range map[string]uint32{"same": 0o640, "differs": 0o644} {
+		f, err := x.OpenExisting(path(t, name))
+		check(t, err)
+		x.Keep(path(t, name), f.Meta)
+		check(t, f.Close())
+		m := f.Meta
+		m.Mode = mode
+		check(t, x.Restore(path(t, name), m))
+		fi, err := os.Stat(filepath.Join(other, name))
+		check(t, err)
+		if fi.Mode().Perm() != 0o640 {
+			t.Errorf("%s is %v", name, fi.Mode())
+		}
+	}
+	check(t, x.Finish())
+	if lost["same"] != nil || lost["differs"] == nil {
+		t.Errorf("lost: %v", lost)
+	}
+}

@@ -121,7 +121,8 @@ func (x *Extractor) replaces(path string) bool {
 }
 
 // Restore gives what is kept the metadata of m, provided a file is the one that was compared.
-// One that has other names stays as it is: they may lie outside of the destination.
+// One that has other names stays as it is, which Lost is told when its mode, time or owner differ: they may lie outside of
+// the destination.
 func (x *Extractor) Restore(path pathsafe.Path, m Meta) error {
 	x.mu.Lock()
 	was, ok := x.kept[path.String()]
@@ -151,6 +152,22 @@ func (x *Extractor) Restore(path pathsafe.Path, m Meta) error {
 		err = ErrChanged
 	case now.Nlink <= 1:
 		err = x.restore(d.fileObject(f, base), path.String(), &m, true)
+	case x.differs(&now, &m):
+		x.lost(path.String(), []error{errOtherNames})
 	}
 	return x.fail("restore", path.String(), errors.Join(err, f.close()))
+}
+
+var errOtherNames = errors.New("its metadata: it has other names, which may lie elsewhere")
+
+// differs reports whether what is restored of want without a look at attributes is not there already.
+func (x *Extractor) differs(now, want *Meta) bool {
+	if !x.opt.NoPermissions && now.Mode != want.Mode || !x.opt.NoTimes && !now.Mtime().Equal(want.Mtime()) {
+		return true
+	}
+	if !x.opt.SameOwner || !want.HasOwner || !now.HasOwner {
+		return false
+	}
+	uid, gid, ok := x.owners.of(want)
+	return !ok || now.UID != uint64(uid) || now.GID != uint64(gid)
 }
