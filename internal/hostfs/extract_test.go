@@ -262,7 +262,7 @@ func TestOutput(t *testing.T) {
 	if _, err := o.WriteAt(make([]byte, 4), -1); err == nil {
 		t.Error("wrote before the start")
 	}
-	_, err = o.Write(make([]byte, 9))
+	_, err = o.WriteAt(make([]byte, 9), 0)
 	check(t, err)
 	if err := o.Commit(); err == nil {
 		t.Error("committed 9 bytes of 10")
@@ -290,7 +290,7 @@ func TestExtractorAbort(t *testing.T) {
 	m.Size = 4
 	o, err := x.File(path(t, "d/open"), m)
 	check(t, err)
-	_, err = o.Write([]byte("data"))
+	_, err = o.WriteAt([]byte("data"), 0)
 	check(t, err)
 	x.Abort()
 	if got := tree(t, dst); len(got) != 2 || got["d"] != "drwxr-x--- 9000000000" {

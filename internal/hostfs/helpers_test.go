@@ -163,7 +163,7 @@ func copyFile(x *Extractor, it *Item, whole bool) error {
 	if err != nil {
 		return err
 	}
-	if _, err := io.Copy(out, src); err != nil {
+	if _, err := io.Copy(io.NewOffsetWriter(out, 0), src); err != nil {
 		return err
 	}
 	if err := src.Check(); err != nil {

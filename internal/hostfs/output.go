@@ -10,7 +10,7 @@ import (
 )
 
 // Output is a file that is being extracted. WriteAt may be called by several goroutines at once for
-// ranges that do not overlap; Write, Commit and Abort are for one. It must end in Commit or Abort.
+// ranges that do not overlap; Commit and Abort are for one. It must end in Commit or Abort.
 type Output struct {
 	x       *Extractor
 	path    string
@@ -21,7 +21,6 @@ type Output struct {
 	temp    string // "" for an anonymous file
 	written atomic.Int64
 	want    int64 // bytes of data
-	off     int64
 	done    bool
 }
 
@@ -113,13 +112,6 @@ func (o *Output) WriteAt(p []byte, off int64) (int, error) {
 	}
 	o.written.Add(int64(len(p)))
 	return len(p), nil
-}
-
-// Write appends p to what Write wrote before.
-func (o *Output) Write(p []byte) (int, error) {
-	n, err := o.WriteAt(p, o.off)
-	o.off += int64(n)
-	return n, err
 }
 
 // Commit gives the file its metadata and its name. It fails, and leaves nothing, when the bytes

@@ -221,14 +221,6 @@ func (w *entryWriter) text(tag byte, s string) {
 	}
 }
 
-// EntryKind reads the kind alone.
-func EntryKind(value []byte) (Kind, error) {
-	if len(value) == 0 || Kind(value[0]) < File || Kind(value[0]) > Socket {
-		return 0, format.Corrupt("entry record", -1, "no kind that is known")
-	}
-	return Kind(value[0]), nil
-}
-
 // DecodeEntry reads a record from its key and value. The result does not alias them.
 func DecodeEntry(key, value []byte) (Entry, error) {
 	var e Entry
