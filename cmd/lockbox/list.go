@@ -112,7 +112,7 @@ func readingFailure(archive string, err error) error {
 }
 
 func (a *app) listEntries(ctx context.Context, ar *store.Archive, sel *selection, opt listOptions) error {
-	l := lister{ar: ar, opt: opt, json: a.g.json}
+	l := lister{a: a, ar: ar, opt: opt, json: a.g.json}
 	if opt.long {
 		for e, err := range sel.entries() {
 			if err != nil {
@@ -148,6 +148,7 @@ func (a *app) listEntries(ctx context.Context, ar *store.Archive, sel *selection
 
 // lister formats entries into a buffer that is used again.
 type lister struct {
+	a           *app
 	ar          *store.Archive
 	opt         listOptions
 	json        bool

@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
 
+	"lockbox/internal/format"
 	"lockbox/internal/index"
 	"lockbox/internal/pathsafe"
 )
@@ -162,7 +164,11 @@ func (l *lister) formatJSON(ctx context.Context, e *index.Entry) error {
 	}
 	xattrs, err := l.ar.Xattrs(ctx, e)
 	if err != nil {
-		return fmt.Errorf("the extended attributes of %s: %w", quoted(e.Path.String()), unnamed(err, e))
+		err = fmt.Errorf("the extended attributes of %s: %w", quoted(e.Path.String()), unnamed(err, e))
+		if !errors.Is(err, format.ErrCorrupt) {
+			return err
+		}
+		l.a.fail(err) // they are bytes that the index only leads to; what it says itself is all there
 	}
 	if xattrs != nil {
 		o.list("xattrs")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -198,5 +199,29 @@ func TestCommandsWithEverything(t *testing.T) {
 	mustRun(t, dir, "verify", "a.lbx", "--full")
 	if after := allListed(t, dir, "a.lbx"); after["b/one"]["type"] != "file" || after["c"]["target"] != "b/one" {
 		t.Errorf("%v", after)
+	}
+}
+
+// One damaged set of extended attributes is named, and costs the list nothing else.
+func TestListWithDamagedXattrs(t *testing.T) {
+	dir := t.TempDir()
+	archive := filepath.Join(dir, "a.lbx")
+	everything(t, archive)
+	b, err := os.ReadFile(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.Index(b, bytes.Repeat([]byte("x"), 10_000))
+	if at < 0 {
+		t.Fatal("the attributes are not found in the archive")
+	}
+	b[at+5000] ^= 1
+	write(t, archive, b)
+	code, out, errs := lockbox(t, dir, "list", "a.lbx", "--json")
+	if code != int(exitDamaged) || !strings.Contains(errs, `the extended attributes of "late"`) {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+	if n := strings.Count(out, "\n"); n != 9 || strings.Contains(out, "user.large") || !strings.Contains(out, `"path":"sparse"`) {
+		t.Errorf("%d lines:\n%s", n, out)
 	}
 }
