@@ -124,6 +124,8 @@ func (r *adder) source(it *hostfs.Item, e index.Entry, p *pending, tx *store.Tx)
 	src := store.Source{Entry: e, NoDedup: r.opt.noDedup}
 	if f := r.links.other(it); f != nil {
 		src.LinkTo, src.Stored, p.keep = f.first, p.old, p.old != nil
+		p.reading = new(reading)
+		src.Open = r.opener(*it, 0, nil, p.reading) // for when the first name is gone by then
 		return src
 	}
 	if r.links.several(it) {

@@ -122,3 +122,31 @@ func TestSwappedDirectory(t *testing.T) {
 		}
 	}
 }
+
+// A file whose first name goes away before it is read is read under the next one.
+func TestFirstNameVanishes(t *testing.T) {
+	needShell(t)
+	for _, jobs := range []string{"1", "4"} {
+		dir := t.TempDir()
+		write(t, filepath.Join(dir, "tree", "f"), []byte("older"))
+		mustRun(t, dir, "add", "a.lbx", "tree")
+		write(t, filepath.Join(dir, "tree", "f"), []byte("delivered"))
+		for _, name := range []string{"g", "h"} {
+			if err := os.Link(filepath.Join(dir, "tree", "f"), filepath.Join(dir, "tree", name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cmd := command(t, dir, "add", "a.lbx", "tree", "-j", jobs)
+		between(cmd, "tree/f", "rm -f tree/f", "")
+		out, err := cmd.CombinedOutput()
+		if code := exitStatus(t, err); code != 3 || !strings.Contains(string(out), `"tree/f" was left out`) || strings.Contains(string(out), "tree/g") {
+			t.Errorf("exit %d: %s", code, out)
+		}
+		for name, data := range map[string]string{"f": "older", "g": "delivered", "h": "delivered"} {
+			if got := mustRun(t, dir, "cat", "a.lbx", "tree/"+name); got != data {
+				t.Errorf("%s is stored as %q", name, got)
+			}
+		}
+		mustRun(t, dir, "verify", "--full", "a.lbx")
+	}
+}

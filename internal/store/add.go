@@ -13,6 +13,7 @@ import (
 	"lockbox/internal/format"
 	"lockbox/internal/frames"
 	"lockbox/internal/index"
+	"lockbox/internal/pathsafe"
 )
 
 // item is a source on its way through the pipeline.
@@ -213,6 +214,11 @@ func (t *Tx) place(ctx context.Context, it *item, done func(Added)) error {
 		return err
 	}
 	defer it.recycle()
+	if it.src.Open != nil && t.links[it.src.LinkTo].err != nil {
+		// The file may still be there under this name.
+		it.src.LinkTo, it.src.Stored, it.src.Entry.LinkGroup = pathsafe.Path{}, nil, 0
+		t.fetch(it)
+	}
 	out := Added{Path: it.src.Entry.Path, Err: it.err}
 	var err error
 	switch {

@@ -279,6 +279,28 @@ func TestLinks(t *testing.T) {
 			t.Fatal(errs, err)
 		}
 	})
+	// If it can be read under that name, it is stored as a file of its own, however large; so are all names of which that is true.
+	for _, size := range []int64{5, -1} {
+		w.change(func(tx *Tx) {
+			bad := Source{Entry: index.Entry{Path: mustPath("gone"), Kind: index.File, LinkGroup: tx.NewLinkGroup()}}
+			bad.Open = func() (Reader, index.Entry, error) { return nil, index.Entry{}, io.ErrNoProgress }
+			there := fileSource(fmt.Sprintf("there%d", size), []byte("there"))
+			there.Entry.Size, there.Entry.LinkGroup, there.LinkTo = size, 12345, mustPath("gone")
+			n := 0
+			err := tx.Add(ctx, slices.Values([]Source{bad, there}), func(a Added) {
+				if (a.Err == nil) != (a.Path == there.Entry.Path) {
+					t.Error(a.Path, a.Err)
+				}
+				n++
+			})
+			if err != nil || n != 2 {
+				t.Fatal(n, err)
+			}
+		})
+		if es = get(fmt.Sprintf("there%d", size)); es[0].LinkGroup != 0 || es[0].Size != 5 || es[0].Content == 0 {
+			t.Errorf("%+v", es[0])
+		}
+	}
 	w.verify()
 }
 

@@ -22,8 +22,9 @@ type Source struct {
 	// only what else differs is stored anew.
 	Stored *index.Entry
 	// LinkTo makes the entry a further name of an earlier source of the transaction, one with a LinkGroup: it gets all
-	// that was stored of that one, of Entry only the path counts, and nothing is opened. If that one was left out, so
-	// is this. With Stored, the committed entry of the path, it is said whether that is the same.
+	// that was stored of that one, of Entry only the path counts, and nothing is opened. If that one was left out, this is
+	// a file of its own that Open opens, and without an Open left out as well. With Stored, the committed entry of the
+	// path, it is said whether that is the same.
 	LinkTo pathsafe.Path
 	// Linkable says that later sources may name this one in LinkTo although it has no LinkGroup: it gets one when the
 	// first of them comes. For whoever cannot know beforehand which files have further names.
