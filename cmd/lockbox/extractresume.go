@@ -120,8 +120,11 @@ func (s *resumption) compare(ctx context.Context, e *index.Entry, to pathsafe.Pa
 			err = fmt.Errorf("it is the device %d:%d", m.Major, m.Minor)
 		}
 	}
-	if errors.Is(err, context.Canceled) || errors.Is(err, format.ErrCorrupt) || errors.Is(err, format.ErrAuth) || hopeless(err) {
+	if errors.Is(err, context.Canceled) || errors.Is(err, format.ErrAuth) || hopeless(err) {
 		return err
+	}
+	if errors.Is(err, format.ErrCorrupt) {
+		return s.r.w.failed(e, err) // writing it would fail as well
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
