@@ -48,7 +48,7 @@ size or target), metadata (only what is named after the path differs; without
 difference. Left out is what add leaves out: the archive, sockets, temporary files.
 
 What cannot be read is named, and the rest is compared (exit 3, also when something
-differs). --quiet prints no differences; the exit code tells.`,
+differs; 15 for what is damaged in the archive). --quiet prints no differences; the exit code tells.`,
 		Example: `  lockbox add backup.lbx -C /home/me .
   lockbox diff backup.lbx /home/me
   lockbox diff backup.lbx docs --to docs --content

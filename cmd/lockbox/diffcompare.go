@@ -102,8 +102,8 @@ func (d *differ) metadataFields(e *index.Entry, m *hostfs.Meta) (fields []string
 }
 
 // sameXattrs compares extended attributes, access control lists among them, where the system has any. An entry with neither
-// an owner nor attributes, as --reproducible stores it, says nothing of them. What is on the disk and cannot be read is
-// the comparison's error.
+// an owner nor attributes, as --reproducible stores it, says nothing of them. What cannot be read, on the disk or
+// because it is damaged in the archive, is the comparison's error.
 func (d *differ) sameXattrs(ctx context.Context, c *comparison) (bool, error) {
 	e, it := c.entry, c.item
 	if e.Kind == index.Symlink || runtime.GOOS != "linux" && runtime.GOOS != "darwin" {
@@ -119,8 +119,12 @@ func (d *differ) sameXattrs(ctx context.Context, c *comparison) (bool, error) {
 		return true, nil
 	}
 	stored, err := d.ar.Xattrs(ctx, e)
+	if errors.Is(err, format.ErrCorrupt) {
+		c.err = fmt.Errorf("its extended attributes: %w", unnamed(err, e))
+		return true, nil
+	}
 	if err != nil {
-		return false, fmt.Errorf("the extended attributes of %s: %w", quoted(e.Path.String()), err)
+		return false, fmt.Errorf("the extended attributes of %s: %w", quoted(e.Path.String()), unnamed(err, e))
 	}
 	return bytes.Equal(index.AppendXattrs(nil, stored), index.AppendXattrs(nil, storedXattrs(it.Xattrs))), nil
 }
@@ -134,7 +138,7 @@ func (d *differ) compareBytes(ctx context.Context, c *comparison) {
 	}
 	switch {
 	case err == nil:
-	case errors.Is(err, context.Canceled), errors.Is(err, format.ErrCorrupt), errors.Is(err, format.ErrAuth):
+	case errors.Is(err, context.Canceled), errors.Is(err, format.ErrAuth):
 		c.fatal = err
 	case errors.Is(err, errDiffers):
 		c.change, c.fields = modified, append([]string{"content"}, c.fields...)

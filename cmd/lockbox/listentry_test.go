@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -202,8 +203,8 @@ func TestCommandsWithEverything(t *testing.T) {
 	}
 }
 
-// One damaged set of extended attributes is named, and costs the list nothing else.
-func TestListWithDamagedXattrs(t *testing.T) {
+// One damaged set of extended attributes is named, and costs neither list nor diff anything else.
+func TestDamagedXattrs(t *testing.T) {
 	dir := t.TempDir()
 	archive := filepath.Join(dir, "a.lbx")
 	everything(t, archive)
@@ -223,5 +224,13 @@ func TestListWithDamagedXattrs(t *testing.T) {
 	}
 	if n := strings.Count(out, "\n"); n != 9 || strings.Contains(out, "user.large") || !strings.Contains(out, `"path":"sparse"`) {
 		t.Errorf("%d lines:\n%s", n, out)
+	}
+	if runtime.GOOS != "linux" && runtime.GOOS != "darwin" {
+		return // no attributes are compared
+	}
+	write(t, filepath.Join(dir, "tree", "late"), []byte("x"))
+	code, out, errs = lockbox(t, dir, "diff", "a.lbx", "tree")
+	if code != int(exitDamaged) || !strings.Contains(errs, `"late" was not compared: its extended attributes: damaged`) || !strings.Contains(out, "removed   sparse\n") {
+		t.Errorf("exit %d: %s\n%s", code, errs, out)
 	}
 }
