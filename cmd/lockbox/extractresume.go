@@ -222,8 +222,9 @@ var comparisons = sync.Pool{New: func() any {
 	return &b
 }}
 
-// restoreKept gives what stays its metadata, before it gets further names.
+// restoreKept gives what stays its metadata, before it gets further names. A link that would not be made is named.
 func (r *extractor) restoreKept(ctx context.Context) error {
+	resolve := r.linkCheck()
 	n := 0
 	for e, err := range r.sel.entries() {
 		if n++; err == nil && n%4096 == 0 {
@@ -233,7 +234,14 @@ func (r *extractor) restoreKept(ctx context.Context) error {
 			return err
 		}
 		if to, ok := r.target(&e); ok && r.x.Skipped(to) {
-			m, err := r.wholeMeta(ctx, &e)
+			var err error
+			if e.Kind == index.Symlink {
+				err = resolve(to, e.Target)
+			}
+			var m hostfs.Meta
+			if err == nil {
+				m, err = r.wholeMeta(ctx, &e)
+			}
 			if err == nil {
 				err = r.x.Restore(to, m)
 			}
