@@ -33,6 +33,7 @@ const (
 	isNamed                // a finding names an entry that has it
 	isXattrs               // an entry has its extended attributes in it
 	isWhole                // one frame holds all of it
+	isTouched              // a run of a pass has read of it
 )
 
 // maxReasons bounds how many damaged contents are remembered with a reason.

@@ -181,10 +181,13 @@ func (c *checker) freePass() error {
 			c.got.FreeBytes += uint64(f.Ext.Len)
 			if c.o.Full && f.Ext.Off >= checked {
 				checked = f.Ext.End()
-				if err := c.zero(format.Extent{Off: f.Ext.Off, Len: min(f.Ext.Len, max(c.size-f.Ext.Off, 0))}, "a wiped free extent"); err != nil {
+				if c.portion != nil {
+					c.portion.wiped = append(c.portion.wiped, f.Ext)
+				} else if _, err := c.zero(format.Extent{Off: f.Ext.Off, Len: min(f.Ext.Len, max(c.size-f.Ext.Off, 0))}, "a wiped free extent"); err != nil {
 					return err
+				} else {
+					c.rep.advance(f.Ext.Len)
 				}
-				c.rep.advance(f.Ext.Len)
 			}
 		} else {
 			c.got.Pending++

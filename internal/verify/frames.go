@@ -13,7 +13,7 @@ import (
 // framesPass reads the frames tree, holds it against the contents and, with Full, has the frames read.
 func (c *checker) framesPass() (err error) {
 	p := framesPass{c: c, contents: c.lookup(index.Contents)}
-	if c.o.Full {
+	if c.o.Full && c.portion == nil {
 		p.data = newReader(c)
 		err = p.data.run(func() error { return c.walk(index.Frames, false, p.frame) })
 	} else {
@@ -33,7 +33,7 @@ func (c *checker) framesPass() (err error) {
 			c.find(KindContent, -1, "contents have %d shares in frames, the frames hold %d", c.contents.parts, p.claimed)
 		}
 	}
-	if c.o.Full {
+	if p.data != nil {
 		if err := p.data.deferred(); err != nil {
 			return err
 		}
@@ -52,6 +52,7 @@ type framesPass struct {
 	members  uint64 // listed by frames
 	claimed  uint64 // of them, those that are where their content says
 	wrong    bool   // a frame was found to list what it should not
+	quiet    bool   // that was reported before
 	shares   []part // of the current frame
 }
 
@@ -75,6 +76,9 @@ func (p *framesPass) frame(key, value []byte) error {
 	c.owners.add(rec.Ext, ownFrame, number)
 	c.got.StoredBytes += uint64(rec.Stored)
 	c.got.FrameBytes += uint64(rec.Ext.Len)
+	if c.portion != nil {
+		c.portion.frame(number, &rec)
+	}
 	whole, err := p.claim(number, &rec)
 	if err != nil || p.data == nil {
 		return err
@@ -112,7 +116,7 @@ func (p *framesPass) claim(number uint64, rec *index.Frame) (whole bool, err err
 	at, plain := int64(0), int64(rec.Plain)
 	whole = true
 	wrong := func(detail string, args ...any) {
-		if whole {
+		if whole && !p.quiet {
 			c.find(KindFrame, rec.Ext.Off, "frame %d %s", number, fmt.Sprintf(detail, args...))
 			p.wrong = true
 		}
@@ -194,6 +198,9 @@ func (r *reader) deferred() error {
 		if !late && !xattrs || flags&isSelected == 0 || t.isBad(rank) {
 			continue
 		}
+		if r.c.portion != nil && !late && flags&isTouched == 0 {
+			continue // another run reads it
+		}
 		l.w.hash.Reset()
 		set = set[:0]
 		rec, bad, err := l.read(rank, func(b []byte) {
@@ -216,7 +223,7 @@ func (r *reader) deferred() error {
 		if late {
 			var sum format.Digest
 			l.w.hash.Sum(sum[:0])
-			r.digested(rank, rec.Size, sum == rec.Digest)
+			r.digested(rank, rec.Size, sum == rec.Digest, l.last.Number)
 		}
 		if xattrs {
 			t.checkXattrs(rank, set)
@@ -242,19 +249,24 @@ type loner struct {
 	last              frames.Info
 }
 
-// read gives a content's bytes to use, in order. rec is nil where its record cannot be read; bad says why its bytes
-// cannot.
+// read gives a content's bytes to use, in order. rec is nil where its record cannot be read, or when it is too late
+// to read on; bad says why its bytes cannot be read.
 func (l *loner) read(rank int, use func([]byte)) (rec *index.Content, bad string, err error) {
 	c := l.r.c
 	found, f, err := l.contents.contentAt(c.contents.num[rank])
 	if err != nil || f != present {
 		return nil, "", err
 	}
+	stopped := false
 	shares(&found, func(frame uint64, s share, _ bool, _ int64) bool {
 		if err = c.ctx.Err(); err != nil {
 			return false
 		}
 		if frame != l.last.Number {
+			if c.portion != nil && (l.budget < 0 || c.late()) {
+				stopped = true // the content counts as not compared
+				return false
+			}
 			if l.budget < 0 {
 				c.partial = true
 				bad = "not read: too many contents need the same frames"
@@ -277,5 +289,8 @@ func (l *loner) read(rank int, use func([]byte)) (rec *index.Content, bad string
 		use(l.plain[s.off : s.off+s.length])
 		return true
 	})
+	if stopped {
+		return nil, "", nil
+	}
 	return &found, bad, err
 }

@@ -254,26 +254,26 @@ func (l *lookup) find(number uint64) ([]byte, found, error) {
 	return nil, absent, err
 }
 
-// zero checks that an extent of the file holds only zeros.
-func (c *checker) zero(ext format.Extent, what string) error {
+// zero checks that an extent of the file holds only zeros, and returns where it does not, or -1.
+func (c *checker) zero(ext format.Extent, what string) (bad int64, err error) {
 	buf := make([]byte, min(ext.Len, 1<<18))
 	for at := ext.Off; at < ext.End(); {
 		if err := c.ctx.Err(); err != nil {
-			return err
+			return -1, err
 		}
 		b := buf[:min(int64(len(buf)), ext.End()-at)]
 		if err := c.read(b, at, what); err != nil {
-			return c.damage(KindFill, at, err)
+			return at, c.damage(KindFill, at, err)
 		}
 		for i, x := range b {
 			if x != 0 {
 				c.find(KindFill, at+int64(i), "bytes of %s that must be zero are not", what)
-				return nil
+				return at + int64(i), nil
 			}
 		}
 		at += int64(len(b))
 	}
-	return nil
+	return -1, nil
 }
 
 func allZero(b []byte) bool {

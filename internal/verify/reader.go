@@ -37,6 +37,7 @@ type reader struct {
 	extents int64  // bytes of the extents that were given to be read
 	plain   uint64 // and of what they hold
 	bytes   atomic.Int64
+	account
 }
 
 // job is a frame to be read. Its parts are those from lo to hi of its batch.
@@ -64,6 +65,11 @@ type batch struct {
 	plain int64
 	left  atomic.Int32 // tasks that are not done
 	done  chan struct{}
+
+	// Of a run of a pass:
+	must  bool        // it is read however late it is
+	cut   atomic.Bool // it was not all read, because it was late
+	units int         // whole ones, counted from the run's start, that end in this batch or before
 }
 
 // task is a group of a batch's frames that one read fetches.
@@ -109,7 +115,10 @@ func (r *reader) run(walk func() error) error {
 		wg.Wait()
 	}
 	if err == nil {
-		err = r.failure()
+		err = r.drain(0)
+	}
+	if r.c.portion != nil {
+		r.rewind(err != nil)
 	}
 	// A stream that is left lacks a frame: its content is looked at again on its own.
 	for rank, s := range r.streams {
@@ -152,8 +161,11 @@ func (r *reader) add(j job, parts []part) error {
 			b = &batch{done: make(chan struct{}, 1)}
 		}
 		b.jobs, b.parts, b.plain = b.jobs[:0], b.parts[:0], 0
+		b.must = false
+		b.cut.Store(false)
 		r.batch = b
 	}
+	b.must = b.must || r.must
 	j.lo = len(b.parts)
 	for _, p := range parts {
 		p.stream, p.skip = r.stream(&p)
@@ -171,6 +183,9 @@ func (r *reader) add(j job, parts []part) error {
 // otherwise is put off.
 func (r *reader) stream(p *part) (s *stream, skip bool) {
 	t := &r.c.contents
+	if r.c.portion != nil {
+		t.flags[p.rank] |= isTouched
+	}
 	if f := t.flags[p.rank]; f&isSelected == 0 || f&isDeferred != 0 {
 		return nil, true
 	}
@@ -181,6 +196,9 @@ func (r *reader) stream(p *part) (s *stream, skip bool) {
 	if s == nil && p.pos == 0 && len(r.streams) < maxStreams {
 		s = newStream(r, p)
 		r.streams[p.rank] = s
+		if r.c.portion != nil {
+			r.begun(s)
+		}
 	}
 	if s == nil || s.given != p.pos {
 		r.give(p.rank, s)
@@ -192,9 +210,12 @@ func (r *reader) stream(p *part) (s *stream, skip bool) {
 	return s, false
 }
 
-// give puts a content off until all frames were read. It has a stream, or s is nil.
+// give puts a content off until all frames were read. It has a stream, or s is nil. A run of a pass leaves out
+// contents that would cost it too much.
 func (r *reader) give(rank int, s *stream) {
-	r.c.contents.flags[rank] |= isDeferred
+	if r.c.portion == nil || r.c.contents.size[rank] <= deferredMost {
+		r.c.contents.flags[rank] |= isDeferred
+	}
 	delete(r.streams, rank)
 	if s != nil {
 		s.end()
@@ -223,6 +244,7 @@ func (r *reader) flush() error {
 		groups++
 	}
 	b.left.Store(int32(groups))
+	b.units = r.handed
 	r.flight = append(r.flight, b)
 	for g := range groups {
 		t := task{b, start(ends[:], g), ends[g]}
@@ -256,6 +278,7 @@ func (r *reader) drain(n int) error {
 		case <-r.ctx.Done():
 			return r.failure()
 		}
+		r.confirm(r.flight[0], r.ctx.Err() == nil)
 		r.free = append(r.free, r.flight[0])
 		r.flight = slices.Delete(r.flight, 0, 1)
 	}

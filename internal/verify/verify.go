@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"lockbox/internal/format"
 	"lockbox/internal/index"
@@ -34,6 +35,11 @@ type Options struct {
 	// Rate is how many bytes of the file are read in a second, at most; 0: no bound.
 	Rate  int64
 	Clock Clock // nil: the system's
+	// State makes a check with Full and without Only a run of a pass, which reads what earlier runs have not; a new
+	// one begins the first pass. It is not changed: Summary.Part has the one to go on with.
+	State *State
+	// Until is when a run of a pass begins to read no more frames; zero: never. Structure is checked whole all the same.
+	Until time.Time
 	// Finding and Progress are never called concurrently. With more than one job the findings of frames
 	// come in no particular order.
 	Finding  func(Finding)
@@ -76,7 +82,9 @@ type Summary struct {
 	Damaged    int  // distinct damaged entries and structures
 	Repairable int  // findings that only cost redundancy
 	Work       Work // what it took
-	Complete   bool // false when damage hid a part of a tree
+	// Part is what a run of a pass came to, also when it ended with an error; nil when it did not get that far.
+	Part     *Part
+	Complete bool // false when damage hid a part of a tree
 }
 
 // Run checks an archive. What is damaged is reported as findings, not as an error. An error says why
@@ -111,18 +119,27 @@ type checker struct {
 	got    journal.Counters // recomputed from the trees
 
 	contents contents
-	flagged  bitset // entries, by position in the tree, that a finding has named
-	partial  bool   // something other than a broken tree kept a part from being checked
+	flagged  bitset   // entries, by position in the tree, that a finding has named
+	portion  *portion // with a State
+	partial  bool     // something other than a broken tree kept a part from being checked
 
 	nodes           uint64 // parsed
 	decoded, blocks atomic.Uint64
 }
 
 func (c *checker) run() error {
+	if c.o.State != nil && (!c.o.Full || c.o.Only != nil) {
+		return errors.New("a pass reads everything: it cannot be confined to some entries or to the structure")
+	}
 	if err := c.front(); err != nil {
 		return err
 	}
-	for _, pass := range []func() error{c.contentsPass, c.entriesPass, c.digestsPass, c.framesPass, c.freePass, c.namePass} {
+	passes := []func() error{c.contentsPass, c.entriesPass, c.digestsPass, c.framesPass, c.freePass, c.namePass}
+	if c.o.State != nil {
+		c.portion = newPortion(c, c.o.State)
+		passes = slices.Insert(passes, len(passes)-1, c.portionPass)
+	}
+	for _, pass := range passes {
 		if err := pass(); err != nil {
 			return err
 		}
@@ -199,7 +216,7 @@ func (c *checker) front() error {
 	if !c.o.Full {
 		return nil
 	}
-	if err := c.zero(format.Extent{Off: c.super.CommitOff + int64(c.super.CommitLen), Len: ext.Len - int64(c.super.CommitLen)}, "the commit block"); err != nil {
+	if _, err := c.zero(format.Extent{Off: c.super.CommitOff + int64(c.super.CommitLen), Len: ext.Len - int64(c.super.CommitLen)}, "the commit block"); err != nil {
 		return err
 	}
 	if keys.Len == 0 {
@@ -215,7 +232,7 @@ func (c *checker) front() error {
 		if bad[k] {
 			c.find(KindRepairable, off, "one of the two copies of the key directory cannot be read")
 		}
-		if err := c.zero(format.Extent{Off: off + n, Len: keys.Len/2 - n}, "the key directory"); err != nil {
+		if _, err := c.zero(format.Extent{Off: off + n, Len: keys.Len/2 - n}, "the key directory"); err != nil {
 			return err
 		}
 	}

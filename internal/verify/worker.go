@@ -70,6 +70,10 @@ func (w *worker) task(t task) {
 	if w.r.ctx.Err() != nil {
 		return
 	}
+	if w.r.c.portion != nil && !t.b.must && w.r.c.late() {
+		t.b.cut.Store(true)
+		return
+	}
 	off := jobs[0].ext.Off
 	size := jobs[len(jobs)-1].ext.End() - off
 	buf := grow(&w.read, int(size))
@@ -105,6 +109,7 @@ func (j *job) detail(err error) string {
 
 // lost reports a frame none of whose bytes can be used.
 func (w *worker) lost(b *batch, j *job, err error) {
+	w.r.damagedIn(j.info.Number)
 	w.r.c.find(KindFrame, j.ext.Off, "%s", j.detail(err))
 	for i := range b.parts[j.lo:j.hi] {
 		w.damaged(&b.parts[j.lo+i], fmt.Sprintf("frame %d is damaged", j.info.Number))
@@ -127,6 +132,7 @@ func (w *worker) frame(b *batch, j *job, ext []byte) {
 	}
 	if err != nil {
 		// Reading goes by the index, so the contents may still be whole.
+		w.r.damagedIn(j.info.Number)
 		c.find(KindFrame, j.ext.Off, "%s", j.detail(err))
 	}
 	plain, err := w.open(&j.info, ext)
@@ -135,6 +141,7 @@ func (w *worker) frame(b *batch, j *job, ext []byte) {
 		return
 	}
 	if len(w.bad) > 0 {
+		w.r.damagedIn(j.info.Number)
 		c.find(KindFrame, j.ext.Off, "frame %d: %d of %d blocks do not verify, the first is number %d", j.info.Number, len(w.bad), j.info.Blocks(), w.bad[0])
 	}
 	parts := b.parts[j.lo:j.hi]
@@ -149,22 +156,23 @@ func (w *worker) frame(b *batch, j *job, ext []byte) {
 		}
 		data := plain[p.off : p.off+p.length]
 		if p.stream != nil {
-			w.feed(p, data, len(parts) == 1)
+			w.feed(p, data, len(parts) == 1, j.info.Number)
 			continue
 		}
 		w.hash.Reset()
 		w.hash.Write(data)
 		var sum format.Digest
 		w.hash.Sum(sum[:0])
-		w.r.digested(p.rank, p.size, sum == p.digest)
+		w.r.digested(p.rank, p.size, sum == p.digest, j.info.Number)
 		if p.xattrs && p.size <= index.MaxXattrsContent {
 			c.contents.checkXattrs(p.rank, data)
 		}
 	}
 }
 
-// digested notes that all of a content's bytes were read, and whether they are the right ones.
-func (r *reader) digested(rank int, size int64, right bool) {
+// digested notes that all of a content's bytes were read, the last of them in a frame, and whether they are the right
+// ones.
+func (r *reader) digested(rank int, size int64, right bool, frame uint64) {
 	t := &r.c.contents
 	r.bytes.Add(size)
 	t.mu.Lock()
@@ -172,6 +180,7 @@ func (r *reader) digested(rank int, size int64, right bool) {
 	t.mu.Unlock()
 	if !right {
 		t.markBad(rank, "its bytes do not have the digest that was stored")
+		r.damagedIn(frame)
 	}
 }
 
@@ -257,6 +266,7 @@ func (w *worker) single(records *lookup, number uint64) (info frames.Info, plain
 type stream struct {
 	r     *reader
 	given int64 // bytes whose parts were handed out; the walk's own
+	first int   // of a run's units, the one in which it begins
 
 	mu      sync.Mutex
 	hash    *blake3.Hasher // nil after the end
@@ -284,7 +294,7 @@ func (s *stream) end() {
 }
 
 // feed gives a part's bytes to its stream. alone says that no other part needs them.
-func (w *worker) feed(p *part, data []byte, alone bool) {
+func (w *worker) feed(p *part, data []byte, alone bool, frame uint64) {
 	s := p.stream
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -320,7 +330,7 @@ func (w *worker) feed(p *part, data []byte, alone bool) {
 		var sum format.Digest
 		s.hash.Sum(sum[:0])
 		s.hash = nil
-		s.r.digested(s.rank, s.size, sum == s.digest)
+		s.r.digested(s.rank, s.size, sum == s.digest, frame)
 	}
 }
 
