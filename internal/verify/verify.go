@@ -71,6 +71,7 @@ type Finding struct {
 
 // Summary says what was checked and how it went.
 type Summary struct {
+	Archive    format.ID
 	Generation uint64
 	Root       format.Digest
 	Signer     seal.PublicKey // whose signature has verified; zero when the archive is not signed
@@ -169,7 +170,7 @@ func (c *checker) front() error {
 		return c.fatal(KindSuperblock, err)
 	}
 	c.super = copies.Current
-	c.sum.Generation = c.super.Generation
+	c.sum.Archive, c.sum.Generation = c.super.Archive, c.super.Generation
 	c.copies(page)
 
 	if c.suite, c.keys, err = (journal.Opening{Unlock: c.o.Unlock}).Suite(c.ctx, c.f, c.super); err != nil {
