@@ -43,8 +43,9 @@ type unit struct {
 }
 
 const (
-	// unitFrames makes a unit of the longest packed frames about as long as a batch; its record takes some ten bytes.
-	unitFrames = 16
+	// unitFrames bounds what a run reads at least, and what it reads again when one frame has moved; a unit takes some ten
+	// bytes of the state.
+	unitFrames = 8
 	// What is remembered of damage. More than that shows again when the next pass comes by.
 	mostBad  = 1 << 16
 	mostFill = 1 << 10

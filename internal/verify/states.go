@@ -17,7 +17,7 @@ type States map[string]*State
 const (
 	statesMagic = "lockbox verify state 1\r\n"
 	sumSize     = 32
-	// MaxStates is how long the encoded form may be: enough for passes over 100 TB.
+	// MaxStates is how long the encoded form may be: enough for passes over 50 TB.
 	MaxStates = 1 << 28
 )
 
