@@ -14,6 +14,7 @@ type account struct {
 	must      bool // what is added now is read however late it is
 	handed    int  // units whose frames were all added
 	confirmed int  // of them, those up to which everything was read
+	kept      int  // of these, those that the next run need not read
 	cut       bool // a batch was not read to its end
 	open      []*stream
 
@@ -61,12 +62,13 @@ func (s *stream) ended() bool {
 // rewind leaves the contents that the end of the time has cut in two to the next run as a whole, unless that would
 // cost this one more than half of what it has read: then their digests are not compared.
 func (r *reader) rewind(failed bool) {
+	r.kept = r.confirmed
 	if !failed && !r.c.late() {
 		return
 	}
 	for _, s := range r.open {
 		if s.first >= max(r.confirmed/2, 1) && !s.ended() {
-			r.confirmed = min(r.confirmed, s.first) // they stand in the order in which they begin
+			r.kept = min(r.kept, s.first) // they stand in the order in which they begin
 			return
 		}
 	}

@@ -200,11 +200,7 @@ func TestPassTellsDamageInEveryRun(t *testing.T) {
 			t.Fatalf("frame %d: told of %d entries, %+v", number, told, s)
 		}
 		b[at] ^= 1
-		// There is time for the first unit. What is in another is still said to be damaged.
-		if sum, fs := passRun(t, f, s, 0, 1); sum.Part.State.isBad(number) != (number >= unitFrames) || (sum.Damaged > 0) != (number >= unitFrames) {
-			t.Errorf("frame %d: %v", number, fs)
-		}
-		sum, fs := passRun(t, f, s, -1, 1)
+		sum, fs := passRun(t, f, s, 0, 1)
 		if len(fs) != 0 || len(sum.Part.State.bad) != 0 {
 			t.Errorf("frame %d was mended: %v", number, fs)
 		}
@@ -438,4 +434,35 @@ func FuzzStates(f *testing.F) {
 			}
 		}
 	})
+}
+
+// More damage than a run has time for stays known, and is told.
+func TestPassRemembersMuchDamage(t *testing.T) {
+	const n = (mostAgain + 10) * unitFrames
+	m := long(t, n)
+	b := m.commit()
+	flip := func(number uint64) { b[m.frames[number].Ext.Off+int64(frames.HeaderSize(testTag))] ^= 1 }
+	for number := uint64(1); number <= n; number += unitFrames {
+		flip(number)
+	}
+	f := newSlowFile(b)
+	first, _ := passRun(t, f, &State{}, -1, 1)
+	if len(first.Part.State.bad) != n/unitFrames || first.Damaged != 4*n/unitFrames {
+		t.Fatalf("%d frames, %+v", len(first.Part.State.bad), first)
+	}
+	flip(n - unitFrames + 1) // the last is mended
+	sum, fs := passRun(t, f, first.Part.State, 0, 1)
+	reminded := 0
+	for _, x := range fs {
+		if strings.Contains(x.Detail, "no time") {
+			reminded++
+		}
+	}
+	named := len(paths(fs, KindContent)) / 3
+	if named < mostAgain || named > mostAgain+1 || reminded != n/unitFrames-named || len(sum.Part.State.bad) != n/unitFrames {
+		t.Errorf("%d named, %d reminded of, %d known", named, reminded, len(sum.Part.State.bad))
+	}
+	if sum, _ = passRun(t, f, sum.Part.State, -1, 1); len(sum.Part.State.bad) != n/unitFrames-1 {
+		t.Errorf("%d known after one was mended", len(sum.Part.State.bad))
+	}
 }

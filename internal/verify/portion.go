@@ -3,7 +3,6 @@ package verify
 import (
 	"cmp"
 	"encoding/binary"
-	"fmt"
 	"slices"
 	"time"
 
@@ -32,7 +31,7 @@ type Part struct {
 func (p *Part) Complete() bool { return !p.Ended.IsZero() }
 
 // portion chooses what a run reads and keeps account of it. The order is: one unit that is due, however late it is;
-// frames in which damage was found before; what else the pass has not read of what there was when it began, by
+// frames in which damage was found before, some of them also however late it is; what else the pass has not read of what there was when it began, by
 // number; wiped space, by offset; and what was written since. So the pass ends however fast the archive grows, and
 // what grows is not read at the cost of the rest, but never later than in the pass that follows.
 type portion struct {
@@ -186,27 +185,31 @@ func (p *portion) feed() error {
 		return nil
 	}
 	p.reader.must = true
-	err := give(isDue, 1)
-	if err == nil {
-		err = p.reader.flush() // or more would be read with it
-	}
-	p.reader.must = false
-	if err != nil {
+	if err := give(isDue, 1); err != nil {
 		return err
 	}
 	must := len(given) == 0
+	most := len(given) + mostAgain
 	for _, f := range p.again {
 		i, ok := p.at(f.number)
 		if !ok || given[i] {
 			continue
 		}
-		if p.c.late() {
+		if p.reader.must && len(given) == most {
+			if err := p.mustNot(); err != nil {
+				return err
+			}
+		}
+		if !p.reader.must && p.c.late() {
 			break
 		}
 		given[i] = true
 		if err := p.unit(i); err != nil {
 			return err
 		}
+	}
+	if err := p.mustNot(); err != nil {
+		return err
 	}
 	if err := p.refill(); err != nil {
 		return err
@@ -218,6 +221,12 @@ func (p *portion) feed() error {
 		return err
 	}
 	return give(isSince, len(p.units))
+}
+
+// mustNot ends what is read however late it is.
+func (p *portion) mustNot() error {
+	p.reader.must = false
+	return p.reader.flush() // or more would be read with it
 }
 
 // unit gives the reader a unit's frames. What is wrong with the records was reported before.
@@ -305,9 +314,9 @@ func (p *portion) wipedPiece(off, n int64) (bad bool, err error) {
 // conclude puts down what was read, also after an error.
 func (p *portion) conclude(failed error) {
 	c, s := p.c, p.part.State
-	read := make(map[int]bool, p.reader.confirmed)
-	for _, i := range p.queue[:p.reader.confirmed] {
-		read[i] = true
+	read, kept := make(map[int]bool), make(map[int]bool)
+	for k, i := range p.queue[:p.reader.confirmed] {
+		read[i], kept[i] = true, k < p.reader.kept
 	}
 	var done []unit
 	due := false
@@ -315,7 +324,7 @@ func (p *portion) conclude(failed error) {
 		u := &p.units[i]
 		kind := p.kind(u)
 		switch {
-		case read[i]:
+		case kept[i]:
 			done = append(done, *u)
 			if kind != isRead {
 				p.bytes += u.bytes
@@ -364,20 +373,11 @@ func (p *portion) conclude(failed error) {
 	}
 }
 
-// remind reports frames that were damaged when they were read last and that this run did not come to.
+// remind reports frames that were damaged when they were read last and that this run did not come to. Whose bytes they
+// hold is known; which of them are damaged is not, so nobody's are said to be.
 func (p *portion) remind(unseen []damagedFrame) {
-	c := p.c
 	for _, f := range unseen {
-		c.find(KindFrame, f.off, "frame %d was damaged when it was read last, and there was no time to read it again", f.number)
-		rec, state, err := p.records.frameAt(f.number)
-		if err != nil || state != present {
-			continue // it was there when the tree was walked: the next run says what is wrong now
-		}
-		for _, n := range rec.Contents {
-			if r, ok := c.contents.rank(n); ok {
-				c.contents.markBad(r, fmt.Sprintf("frame %d is damaged", f.number))
-			}
-		}
+		p.c.find(KindFrame, f.off, "frame %d was damaged when it was read last, and there was no time to read it again", f.number)
 	}
 }
 

@@ -49,6 +49,8 @@ const (
 	// What is remembered of damage. More than that shows again when the next pass comes by.
 	mostBad  = 1 << 16
 	mostFill = 1 << 10
+	// mostAgain is how many units with damage are read again however late it is, so that their entries are named.
+	mostAgain = 16
 )
 
 // since says why a state that was stored is not one of this archive's past, or "".
