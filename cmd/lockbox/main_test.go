@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 		extractNames = &hostfs.NameRules{FoldCase: true, FoldForm: true, UTF8: true, Longest: 255}
 	}
 	openItem = openBetween
-	testscript.Main(m, map[string]func(){"lockbox": main, "b3sum": b3sum, "age-plugin-probe": probePlugin})
+	testscript.Main(m, map[string]func(){"lockbox": checkedMain, "b3sum": b3sum, "age-plugin-probe": probePlugin})
 }
 
 // cheapRecipient locks with a passphrase at the least cost that there is.

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"lockbox/internal/migrate"
 	"lockbox/internal/pathsafe"
+	"lockbox/internal/vfs"
 )
 
 // lost names something that does not come over.
@@ -113,31 +111,11 @@ func (m *migrator) writeReport() error {
 	if m.opt.report == "" || len(m.report) == 0 {
 		return nil
 	}
-	if err := replaceFile(m.opt.report, m.report); err != nil {
+	if err := preparePlace(&m.opt.report); err != nil {
+		return err
+	}
+	if err := vfs.ReplaceFile(m.opt.report, 0o666, m.report); err != nil {
 		return fmt.Errorf("cannot write the report %s: %w", quoted(m.opt.report), withoutPath(err))
 	}
 	return nil
-}
-
-// replaceFile writes a file under a temporary name and gives it the name when it is complete.
-func replaceFile(name string, b []byte) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	if err == nil {
-		err = f.Chmod(0o644)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name()) // the other error counts
-	}
-	return err
 }
