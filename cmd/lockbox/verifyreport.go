@@ -22,7 +22,7 @@ func (v *verifying) writeReport() error {
 	j.list("archives")
 	for _, o := range v.done {
 		j.item()
-		o.report(&j)
+		o.report(&j, v.opt.full && len(v.opt.only) == 0)
 		j.close()
 	}
 	if err := vfs.ReplaceFile(v.opt.report, 0o666, j.endList().line()); err != nil {
@@ -31,8 +31,8 @@ func (v *verifying) writeReport() error {
 	return nil
 }
 
-// report writes what came of one archive.
-func (o *outcome) report(j *object) {
+// report writes what came of one archive, of which every byte was to be read when full.
+func (o *outcome) report(j *object, full bool) {
 	j.bytes("archive", o.name).int("exit_code", int64(o.code))
 	if o.err != nil {
 		j.str("error", oneLine(o.err.Error()))
@@ -53,7 +53,7 @@ func (o *outcome) report(j *object) {
 		}
 	}
 	sum := &c.sum
-	j.bool("full", c.opt.Full && c.opt.Only == nil).bool("complete", o.ended && whole(sum))
+	j.bool("full", full).bool("complete", o.ended && whole(sum))
 	j.open("checked").uint("entries", sum.Entries).uint("contents", sum.Contents).uint("frames", sum.Frames).uint("nodes", sum.Nodes)
 	j.uint("bytes", sum.Bytes).uint("read_bytes", sum.Work.BytesRead).close()
 	j.int("damaged_places", int64(sum.Damaged)).int("omitted", int64(c.more))

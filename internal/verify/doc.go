@@ -12,6 +12,9 @@
 // Scrub makes such a check again and again, past the system's caches and at a bounded rate: beside a handle
 // that trusts what it has verified once, it bounds for how long rot can stay unseen.
 //
+// A State makes a check a run of a pass: it reads what earlier runs have not, within a time, and what was written since.
+// Nothing counts as read that was not, however a run ends, and every pass ends, however fast the archive grows.
+//
 // The package refuses to share the store's reader or cache, to write anything, and to follow an older
 // generation when the current one is damaged.
 package verify
