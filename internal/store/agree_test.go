@@ -138,3 +138,66 @@ func TestCheckAndEngineAgreeOnDamage(t *testing.T) {
 		}
 	}
 }
+
+// A pass over an archive that is changed and compacted between its runs finds nothing wrong, ends, and does so again.
+// When all has come to rest, damage anywhere in it is found before the second pass from there has ended.
+func TestPassOverLivingArchive(t *testing.T) {
+	const seed = 7
+	w := newWorld(t, 5, Options{Jobs: 1, CacheBytes: 1 << 20})
+	w.create(CreateOptions{Level: frames.LevelDefault})
+	r := rand.New(rand.NewPCG(seed, 3))
+	state, passes, moved := &verify.State{}, 0, 0
+	run := func(b []byte, until time.Time) (s verify.Summary, found int) {
+		t.Helper()
+		s, err := verify.Run(ctx, sized{bytes.NewReader(b)}, verify.Options{Full: true, Jobs: 1, State: state, Until: until, Finding: func(f verify.Finding) { found++ }})
+		if err != nil || s.Part == nil || s.Part.Anew != "" {
+			t.Fatalf("seed %d: %+v, %v", seed, s, err)
+		}
+		state = s.Part.State
+		if s.Part.Complete() {
+			passes++
+		}
+		return s, found
+	}
+	rounds := 120
+	if testing.Short() {
+		rounds = 40
+	}
+	for round := range rounds {
+		w.change(func(tx *Tx) {
+			w.add(tx, map[string][]byte{fmt.Sprintf("f%d", round%25): randomBytes(r, 1+r.IntN(300_000)), fmt.Sprintf("t%d", round): textBytes(r, 20_000)})
+			if old := fmt.Sprintf("t%d", round-30); round >= 30 {
+				w.remove(tx, old)
+			}
+		})
+		if round%10 == 9 && w.compact(CompactOptions{}).Moved > 0 {
+			moved++
+		}
+		if s, found := run(w.mem.Bytes(name), time.Unix(1, 0)); found > 0 || !s.Complete {
+			t.Fatalf("seed %d, round %d: %+v", seed, round, s)
+		}
+	}
+	if passes < 2 || moved == 0 {
+		t.Errorf("%d passes have ended, frames have moved %d times", passes, moved)
+	}
+	good := w.mem.Bytes(name)
+	rest := state
+	for range 30 {
+		b := bytes.Clone(good)
+		b[format.DataStart+r.IntN(len(b)-format.DataStart)] ^= 1
+		whole := 0
+		sum, err := verify.Run(ctx, sized{bytes.NewReader(b)}, verify.Options{Full: true, Jobs: 1, Finding: func(verify.Finding) { whole++ }})
+		if err != nil || !sum.Complete {
+			continue // the structure is checked in every run
+		}
+		state, passes = rest, 0
+		told := 0
+		for passes < 2 {
+			_, found := run(b, time.Unix(1, 0))
+			told += found
+		}
+		if (told > 0) != (whole > 0) {
+			t.Fatalf("seed %d: a whole check finds %d places, two passes have found %d", seed, whole, told)
+		}
+	}
+}
