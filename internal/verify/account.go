@@ -96,3 +96,20 @@ func (r *reader) damagedFrames() (list []uint64) {
 	}
 	return list
 }
+
+// uncompared counts the contents of which something was read that the next run need not read, and whose digests were
+// not compared by this run.
+func (r *reader) uncompared() (n uint64) {
+	t := &r.c.contents
+	for rank, f := range t.flags {
+		if f&isGiven != 0 && !t.known.has(rank) && !t.isBad(rank) {
+			n++
+		}
+	}
+	for _, s := range r.open {
+		if s.first < r.kept && !s.ended() {
+			n++
+		}
+	}
+	return n
+}

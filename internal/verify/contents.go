@@ -34,6 +34,7 @@ const (
 	isXattrs               // an entry has its extended attributes in it
 	isWhole                // one frame holds all of it
 	isTouched              // a run of a pass has read of it
+	isGiven                // and was not given all of it in order
 )
 
 // maxReasons bounds how many damaged contents are remembered with a reason.

@@ -466,3 +466,80 @@ func TestPassRemembersMuchDamage(t *testing.T) {
 		t.Errorf("%d known after one was mended", len(sum.Part.State.bad))
 	}
 }
+
+// wide is an archive of 40 contents in five frames of 64 KiB each: more than a batch, and units end within contents.
+func wide(t testing.TB) *model {
+	m := newModel(t, 512, frames.LevelNone)
+	for k := range uint64(40) {
+		data := random(5<<16, k)
+		m.content(k+1, data, m.split(k*5+1, k+1, data, 1<<16, 0, 1, 2, 3, 4))
+		m.entry(fmt.Sprintf("f%02d", k), index.Entry{Kind: index.File, Size: 5 << 16, Content: k + 1})
+	}
+	return m
+}
+
+// Runs do not end within a content, so that its digest is compared; and they stop soon. The frames with which a run
+// begins may have the end of a content that the one before has compared: that one is not known to be.
+func TestPassKeepsContentsWhole(t *testing.T) {
+	f, s := newSlowFile(wide(t).commit()), &State{}
+	for range 40 {
+		sum, fs := passRun(t, f, s, 5<<20, 1)
+		if len(fs) > 0 || sum.Part.Uncompared > 1 || sum.Work.BytesRead > 7<<20 {
+			t.Fatalf("%+v, %+v, %v", sum.Part, sum.Work, fs)
+		}
+		s = sum.Part.State
+		if s.Pass > 1 {
+			return
+		}
+		next, _ := passRun(t, newSlowFile(f.memFile), s, -1, 1)
+		if next.Part.Uncompared != 0 {
+			t.Fatalf("the next run does not compare what this one has left: %+v", next.Part)
+		}
+	}
+	t.Fatal("the pass does not end")
+}
+
+// An interrupt while a batch is under way leaves it out.
+func TestInterruptedBatches(t *testing.T) {
+	m := wide(t)
+	b := m.commit()
+	some := false
+	for at := int64(1 << 20); at < 12<<20; at += 900_000 {
+		for _, jobs := range []int{1, 2} {
+			ctx, cancel := context.WithCancel(context.Background())
+			f := newSlowFile(b)
+			f.at, f.stop = at, cancel
+			sum, err := Run(ctx, f, Options{Full: true, Jobs: jobs, Clock: f, State: &State{}})
+			cancel()
+			if !errors.Is(err, context.Canceled) || sum.Part == nil {
+				t.Fatalf("%v", err)
+			}
+			for _, u := range sum.Part.State.done {
+				some = true
+				for number := u.id * unitFrames; number < (u.id+1)*unitFrames; number++ {
+					if r := m.frames[number]; r != nil && slices.Contains(f.read[r.Ext.Off:r.Ext.End()], 0) {
+						t.Fatalf("interrupted at %d: frame %d counts as read", at, number)
+					}
+				}
+			}
+		}
+	}
+	if !some {
+		t.Error("no interrupted run has read anything")
+	}
+}
+
+// Nor does wiped space that comes about faster than it is read keep a pass from ending.
+func TestPassOverGrowingWipedSpace(t *testing.T) {
+	m := long(t, 10)
+	s := &State{}
+	for range 15 {
+		m.wiped(2 << 20)
+		sum, _ := passRun(t, newSlowFile(m.commit()), s, 0, 1)
+		if s = sum.Part.State; sum.Part.Complete() {
+			return
+		}
+		m.pending(512, index.FreePending) // what is wiped does not touch
+	}
+	t.Error("the pass does not end")
+}

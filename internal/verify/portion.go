@@ -24,7 +24,7 @@ type Part struct {
 	// reads them. It is 0 after a run that had time enough.
 	Later      uint64
 	NextFrame  uint64 // where the pass goes on; 0 when no frame is left
-	Uncompared uint64 // contents that were read in part only: their blocks were checked, their digests were not
+	Uncompared uint64 // contents that this run read in part only: their blocks were checked, their digests were not by it
 }
 
 // Complete reports whether the pass has come to its end.
@@ -360,7 +360,7 @@ func (p *portion) conclude(failed error) {
 	s.Read += p.bytes
 	p.part.Read = s.Read
 	p.part.Left += p.unwiped()
-	p.part.Uncompared = c.contents.uncompared()
+	p.part.Uncompared = p.reader.uncompared()
 	c.sum.Bytes = uint64(p.reader.bytes.Load())
 	c.sum.Part = &p.part
 	if failed != nil {
@@ -379,14 +379,4 @@ func (p *portion) remind(unseen []damagedFrame) {
 	for _, f := range unseen {
 		p.c.find(KindFrame, f.off, "frame %d was damaged when it was read last, and there was no time to read it again", f.number)
 	}
-}
-
-// uncompared counts the contents that were read but not compared with their digests.
-func (t *contents) uncompared() (n uint64) {
-	for r, f := range t.flags {
-		if f&isTouched != 0 && !t.known.has(r) && !t.isBad(r) {
-			n++
-		}
-	}
-	return n
 }

@@ -122,7 +122,9 @@ func (r *reader) run(walk func() error) error {
 	}
 	// A stream that is left lacks a frame: its content is looked at again on its own.
 	for rank, s := range r.streams {
-		r.give(rank, s)
+		if r.c.portion == nil || s.first < r.kept {
+			r.give(rank, s)
+		}
 	}
 	return err
 }
@@ -213,6 +215,9 @@ func (r *reader) stream(p *part) (s *stream, skip bool) {
 // give puts a content off until all frames were read. It has a stream, or s is nil. A run of a pass leaves out
 // contents that would cost it too much.
 func (r *reader) give(rank int, s *stream) {
+	if r.c.portion != nil {
+		r.c.contents.flags[rank] |= isGiven
+	}
 	if r.c.portion == nil || r.c.contents.size[rank] <= deferredMost {
 		r.c.contents.flags[rank] |= isDeferred
 	}
