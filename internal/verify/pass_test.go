@@ -482,6 +482,7 @@ func wide(t testing.TB) *model {
 // begins may have the end of a content that the one before has compared: that one is not known to be.
 func TestPassKeepsContentsWhole(t *testing.T) {
 	f, s := newSlowFile(wide(t).commit()), &State{}
+	from := uint64(1)
 	for range 40 {
 		sum, fs := passRun(t, f, s, 5<<20, 1)
 		if len(fs) > 0 || sum.Part.Uncompared > 1 || sum.Work.BytesRead > 7<<20 {
@@ -491,6 +492,16 @@ func TestPassKeepsContentsWhole(t *testing.T) {
 		if s.Pass > 1 {
 			return
 		}
+		begun := uint64(0) // contents that begin where this run has read, and the next one does not
+		for first := uint64(1); first < sum.Part.NextFrame; first += 5 {
+			if first >= from {
+				begun++
+			}
+		}
+		if begun == 0 || sum.Bytes < begun*5<<16 {
+			t.Fatalf("frames %d to %d: %d contents begin there, %d bytes were compared", from, sum.Part.NextFrame, begun, sum.Bytes)
+		}
+		from = sum.Part.NextFrame
 		next, _ := passRun(t, newSlowFile(f.memFile), s, -1, 1)
 		if next.Part.Uncompared != 0 {
 			t.Fatalf("the next run does not compare what this one has left: %+v", next.Part)
