@@ -9,6 +9,7 @@ import (
 
 	"lockbox/internal/format"
 	"lockbox/internal/seal"
+	"lockbox/internal/vfs"
 )
 
 // copyBuffers are for the copies and the mark behind them.
@@ -18,7 +19,7 @@ var copyBuffers = sync.Pool{New: func() any { return new([format.CleanMarkOff + 
 func ReadCopies(r io.ReaderAt) (*Copies, error) {
 	b := copyBuffers.Get().(*[format.CleanMarkOff + superSize]byte)
 	defer copyBuffers.Put(b)
-	n, err := r.ReadAt(b[:], 0)
+	n, err := ReadFront(r, b[:])
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("reading superblocks: %w", err)
 	}
@@ -27,6 +28,32 @@ func ReadCopies(r io.ReaderAt) (*Copies, error) {
 		c.marked = marks(b[format.CleanMarkOff:], c.raw)
 	}
 	return c, err
+}
+
+// ReadFront reads the beginning of a file, copies and then the mark, as far as b goes. One copy that the device does not
+// give back is left zero, which is no copy; two could be the pair that alone has the newest generation, so they
+// are an error. A mark that it does not give back is none.
+func ReadFront(r io.ReaderAt, b []byte) (n int, err error) {
+	if n, err = r.ReadAt(b, 0); !vfs.Unreadable(err) {
+		return n, err
+	}
+	n, err = 0, nil
+	lost := 0
+	for n < len(b) && err == nil {
+		page := b[n:min(n+format.PageSize, len(b))]
+		var k int
+		if k, err = r.ReadAt(page, int64(n)); vfs.Unreadable(err) && (n >= format.CopiesSize || lost == 0) {
+			if n < format.CopiesSize {
+				lost++
+			}
+			clear(page)
+			k = len(page)
+		}
+		if n += k; k == len(page) {
+			err = nil
+		}
+	}
+	return n, err
 }
 
 // Pair is the pair that a generation is published into; it is mirrored into the other.

@@ -14,6 +14,7 @@ import (
 	"lockbox/internal/journal"
 	"lockbox/internal/pathsafe"
 	"lockbox/internal/seal"
+	"lockbox/internal/vfs"
 )
 
 // File is what a check needs of an archive's file. It must allow concurrent reads.
@@ -162,8 +163,11 @@ func (c *checker) front() error {
 		return fmt.Errorf("size of the archive: %w", err)
 	}
 	page := make([]byte, min(c.size, format.CopiesSize))
-	if err := c.read(page, 0, "superblock"); err != nil {
-		return c.fatal(KindSuperblock, err)
+	if n, err := journal.ReadFront(c.f, page); n < len(page) {
+		if err != nil && !errors.Is(err, io.EOF) {
+			return fmt.Errorf("reading superblocks: %w", err)
+		}
+		return c.fatal(KindSuperblock, format.Corrupt("superblock", 0, "the file ends inside it"))
 	}
 	copies, err := journal.DecodeCopies(page)
 	if err != nil {
@@ -343,7 +347,8 @@ func detail(err error) string {
 	return e.Record + ": " + e.Detail
 }
 
-// read fills b from the file. Bytes that the file does not have are damage; other errors are not.
+// read fills b from the file. Bytes that the file does not have or the device does not give back are damage, which
+// leaves the rest to be checked; other errors are not.
 func (c *checker) read(b []byte, off int64, record string) error {
 	if len(b) == 0 {
 		return nil
@@ -354,6 +359,8 @@ func (c *checker) read(b []byte, off int64, record string) error {
 		return nil
 	case err == nil || errors.Is(err, io.EOF):
 		return format.Corrupt(record, off, "the file ends inside it")
+	case vfs.Unreadable(err):
+		return format.Corrupt(record, off, "it cannot be read: %v", err)
 	}
 	return fmt.Errorf("reading %s at offset %d: %w", record, off, err)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"lockbox/internal/format"
@@ -349,6 +350,47 @@ func (f failing) ReadAt(p []byte, off int64) (int, error) {
 		return 0, f.err
 	}
 	return f.memFile.ReadAt(p, off)
+}
+
+// A sector that the disk does not give back is damage in one place: what lies elsewhere is checked, and the entries
+// that need the sector are named, no others than when its bytes are wrong.
+func TestBadSectors(t *testing.T) {
+	m := sample(t, 512)
+	b := m.build()
+	for off := int64(0); off < int64(len(b)); off += 512 {
+		o := Options{Full: true, Jobs: 1 + int(off/512)%3}
+		var fs []Finding
+		o.Finding = func(f Finding) { fs = append(fs, f) }
+		s, err := Run(context.Background(), failing{memFile(b), off, syscall.EIO}, o)
+		if m.unread(off) && off%format.PageSize != 0 {
+			continue // only reads of whole pages touch it
+		}
+		wrong := slices.Clone(b)
+		for i := range min(512, len(b)-int(off)) {
+			wrong[int(off)+i] ^= 0x5a
+		}
+		_, want, wantErr := check(wrong, o)
+		switch {
+		case wantErr != nil: // the commit block: there is nothing to go by
+			if err == nil {
+				t.Errorf("bad sector at %d: no error, but %v when its bytes are wrong", off, wantErr)
+			}
+		case err != nil:
+			t.Errorf("bad sector at %d: %v", off, err)
+		case off < format.CopiesSize:
+			if s.Damaged > 0 || len(fs) != 1 {
+				t.Errorf("bad sector in a superblock copy at %d: %+v, %v", off, s, fs)
+			}
+		case !m.unread(off) && s.Damaged == 0:
+			t.Errorf("bad sector at %d: nothing found", off)
+		case !subset(paths(want, KindContent), paths(fs, KindContent)):
+			t.Errorf("bad sector at %d: %v, but %v when its bytes are wrong", off, fs, want)
+		}
+	}
+}
+
+func subset(a, b []string) bool {
+	return !slices.ContainsFunc(a, func(s string) bool { return !slices.Contains(b, s) })
 }
 
 func TestInputErrorsEndTheCheck(t *testing.T) {
