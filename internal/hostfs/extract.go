@@ -51,6 +51,7 @@ type Extractor struct {
 	dirs  *dirCache[string] // by stored path, "" is the destination
 	top   *cached[string]   // held open to the end: the path may lead elsewhere by then
 	fresh bool              // the destination was made just now
+	empty bool              // nothing was in it
 	tops  []string          // the directories that were made for it, the outermost last
 	anon  bool              // temporary files need no name
 
@@ -105,7 +106,7 @@ func NewExtractor(dest string, opt ExtractOptions) (*Extractor, error) {
 		return nil, x.fail("remove a trial file from", "", err)
 	}
 	if !x.fresh {
-		removeStale(x.top.dir)
+		x.empty = removeStale(x.top.dir)
 	}
 	return x, nil
 }
