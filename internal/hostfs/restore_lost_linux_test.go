@@ -98,3 +98,47 @@ func listXattrs(t *testing.T, name string) []string {
 	check(t, err)
 	return strings.FieldsFunc(string(b[:n]), func(c rune) bool { return c == 0 })
 }
+
+// A directory is made in one whose default list gives its owner less than he needs, or under a umask that does.
+func TestDirectoriesThatAreMadeWithTooLittle(t *testing.T) {
+	if !anonTemps {
+		t.Skip("this backend changes only the modes of directories that it can open")
+	}
+	if !asNobody(t) {
+		return
+	}
+	for _, withACL := range []bool{false, true} {
+		dir := t.TempDir()
+		x, lost := lossy(t, dir, ExtractOptions{})
+		umask := 0o777
+		if withACL {
+			x.Abort()
+			list := posixACL([3]uint32{aclOwner, 6, nobodyInParticular}, [3]uint32{aclOwn, 0, nobodyInParticular}, [3]uint32{aclOther, 0, nobodyInParticular})
+			if err := unix.Setxattr(dir, xattrDefaultACL, list, 0); errors.Is(err, errors.ErrUnsupported) {
+				continue
+			} else {
+				check(t, err)
+			}
+			x, lost = lossy(t, dir, ExtractOptions{})
+			umask = 0
+		}
+		was := unix.Umask(umask)
+		err := x.Mkdir(path(t, "d"), Meta{Mode: 0o750}, nil)
+		if err == nil {
+			err = x.WriteFile(path(t, "d/f"), Meta{Mode: 0o640}, []byte("x"))
+		}
+		err = errors.Join(err, x.Finish())
+		unix.Umask(was)
+		check(t, err)
+		if len(lost) > 0 {
+			t.Errorf("%v", lost)
+		}
+		for name, mode := range map[string]os.FileMode{"d": 0o750, "d/f": 0o640} {
+			fi, err := os.Lstat(filepath.Join(dir, name))
+			check(t, err)
+			if fi.Mode().Perm() != mode {
+				t.Errorf("%s is %v", name, fi.Mode())
+			}
+		}
+	}
+}
