@@ -148,9 +148,8 @@ func (r *adder) source(it *hostfs.Item, e index.Entry, p *pending, tx *store.Tx)
 
 // loadXattrs reads the extended attributes of a file that is not going to be read.
 func (r *adder) loadXattrs(it *hostfs.Item, e *index.Entry, p *pending) {
-	if p.noXattrs = it.LoadXattrs(); p.noXattrs == nil {
-		e.Xattrs = storedXattrs(it.Xattrs)
-	}
+	p.noXattrs = it.LoadXattrs()
+	e.Xattrs = storedXattrs(it.Xattrs)
 }
 
 // opener opens an item for the engine.

@@ -63,7 +63,7 @@ func (r *adder) count(path pathsafe.Path, p pending, bytes int64, action string)
 	}
 	if p.noXattrs != nil {
 		r.skipped++
-		r.a.fail(&failure{code: exitSkipped, err: fmt.Errorf("the extended attributes of %s were left out: %w", quoted(p.host), withoutPath(p.noXattrs))})
+		r.a.fail(&failure{code: exitSkipped, err: fmt.Errorf("not all extended attributes of %s were stored: %w", quoted(p.host), withoutPath(p.noXattrs))})
 	}
 	if p.changed() {
 		r.a.note(exitSkipped)

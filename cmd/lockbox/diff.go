@@ -39,7 +39,8 @@ func newDiffCommand(a *app) *cobra.Command {
 		Long: `Print what differs between all that is stored and a directory, the current one
 without DIR, in order; exit 4 when something does. Compared are names, types, sizes, targets
 of links, device numbers, modes, modification times, extended attributes and ACLs; with --content also the bytes of files
-of equal size. Links are not followed, and nothing but regular files is opened.
+of equal size. Links in the directory are not followed, and nothing but regular files
+is opened.
 
 Each line begins with what the directory is, seen from the archive: added (not stored), removed
 (only stored), type (a file has become a directory, say), modified (other bytes, another

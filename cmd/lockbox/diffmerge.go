@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"os"
 	"sync"
 
 	"lockbox/internal/format"
@@ -98,7 +99,11 @@ func (d *differ) hand(ctx context.Context, c *comparison, order, work chan<- *co
 func (d *differ) merge(ctx context.Context, fn func(*comparison) error) error {
 	stored, stop := iter.Pull2(d.ar.List(d.prefix))
 	defer stop()
-	found, stopWalk := iter.Pull(hostfs.Walk(ctx, []hostfs.Operand{{Host: d.opt.dir, Stored: d.prefix}}, d.walk))
+	top := d.opt.dir
+	if !os.IsPathSeparator(top[len(top)-1]) {
+		top += "/" // the directory is what a link with its name leads to
+	}
+	found, stopWalk := iter.Pull(hostfs.Walk(ctx, []hostfs.Operand{{Host: top, Stored: d.prefix}}, d.walk))
 	defer stopWalk()
 
 	e, err, more := stored()
@@ -127,7 +132,7 @@ func (d *differ) merge(ctx context.Context, fn func(*comparison) error) error {
 		case order > 0:
 			c.path, c.entry = e.Path, clone(e)
 		case it.Err != nil && !errors.Is(it.Err, hostfs.ErrSkipped):
-			if it.Host() == d.opt.dir {
+			if it.Host() == top {
 				return diffDirFailure(d.opt.dir, it.Err)
 			}
 			lost = it.Path

@@ -51,6 +51,7 @@ type Extractor struct {
 	dirs  *dirCache[string] // by stored path, "" is the destination
 	top   *cached[string]   // held open to the end: the path may lead elsewhere by then
 	fresh bool              // the destination was made just now
+	empty bool              // nothing was in it
 	tops  []string          // the directories that were made for it, the outermost last
 	anon  bool              // temporary files need no name
 
@@ -105,7 +106,7 @@ func NewExtractor(dest string, opt ExtractOptions) (*Extractor, error) {
 		return nil, x.fail("remove a trial file from", "", err)
 	}
 	if !x.fresh {
-		removeStale(x.top.dir)
+		x.empty = removeStale(x.top.dir)
 	}
 	return x, nil
 }
@@ -286,29 +287,31 @@ func (x *Extractor) Mkdir(path pathsafe.Path, m Meta, xattrs func() ([]Xattr, er
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return x.fail("make", p, err)
 	}
+	existed := err != nil
+	there, err := up.lookup(base, false)
 	if err != nil {
-		there, lerr := up.lookup(base, false)
-		if lerr != nil {
-			return x.fail("make", p, lerr)
-		}
-		if there.Kind != KindDir {
-			return x.fail("make", p, fmt.Errorf("%w: a %s stands where a directory is needed", fs.ErrExist, there.Kind))
-		}
+		return x.fail("make", p, err)
+	}
+	if there.Kind != KindDir {
+		return x.fail("make", p, fmt.Errorf("%w: a %s stands where a directory is needed", fs.ErrExist, there.Kind))
+	}
+	if existed {
 		x.mu.Lock()
 		made := x.made[p]
+		if !made && (x.opt.Overwrite || x.opt.Resume) {
+			x.found[p] = true
+		}
+		found := x.found[p]
 		x.mu.Unlock()
-		if !made && !x.opt.Overwrite && !x.opt.Resume {
+		if !made && !found {
 			return nil
 		}
-		if !made {
-			x.mu.Lock()
-			x.found[p] = true
-			x.mu.Unlock()
-		}
-		if there.Mode&0o700 != 0o700 && !x.opt.NoPermissions {
-			if err := x.unlock(p, there); err != nil {
-				return err
-			}
+	}
+	// What was there may be read-only; what was made may have been given less than asked for, by the umask or by the
+	// directory above it. A file system that knows no better may let it be used all the same.
+	if there.Mode&0o700 != 0o700 && !x.opt.NoPermissions {
+		if err := x.unlock(p, there); err != nil && existed {
+			return err
 		}
 	}
 	x.mu.Lock()

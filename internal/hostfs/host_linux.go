@@ -69,6 +69,13 @@ func (d *dir) names() ([]string, error) {
 
 func (d *dir) meta() (Meta, error) { return fstat(d.fd) }
 
+// folds reports whether the directory is marked as one in which names are compared without regard to case.
+func (d *dir) folds() bool {
+	const casefold = 0x40000000 // FS_CASEFOLD_FL
+	flags, err := unix.IoctlGetUint32(d.fd, unix.FS_IOC_GETFLAGS)
+	return err == nil && flags&casefold != 0
+}
+
 // lookup describes what name is, or what it leads to.
 func (d *dir) lookup(name string, follow bool) (Meta, error) {
 	flags := unix.AT_SYMLINK_NOFOLLOW

@@ -72,6 +72,9 @@ func (d *dir) names() ([]string, error) {
 
 func (d *dir) meta() (Meta, error) { return metaFrom(d.root.Stat(".")) }
 
+// folds reports whether the directory compares names in another way than its file system: what is known of no directory here.
+func (d *dir) folds() bool { return false }
+
 // lookup describes what name is, or what it leads to.
 func (d *dir) lookup(name string, follow bool) (Meta, error) {
 	if follow {

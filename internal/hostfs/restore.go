@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"time"
 
 	"lockbox/internal/pathsafe"
 )
@@ -67,14 +68,17 @@ func (x *Extractor) restore(o object, path string, m *Meta, inherited bool) erro
 			return
 		}
 		for i, name := range aclNames {
-			switch {
-			case acl[i] != nil:
+			if acl[i] != nil {
 				err := setXattr(name, acl[i])
-				if err != nil && name == xattrACL {
-					mode = modeWithoutACL(mode, acl[i])
+				if err == nil {
+					continue
 				}
 				try("its access control list", err)
-			case inherited && (name == xattrACL || m.Kind == KindDir):
+				if name == xattrACL {
+					mode = modeWithoutACL(mode, acl[i])
+				}
+			}
+			if inherited && (name == xattrACL || m.Kind == KindDir) {
 				try("its access control list", o.removeXattr(name))
 			}
 		}
@@ -122,6 +126,25 @@ func modeWithoutACL(mode uint32, acl []byte) uint32 {
 		}
 	}
 	return mode&^0o077 | (group&named)<<3 | mode&7&named
+}
+
+// What every file system can keep as a time: from 1980, the first year of FAT, to 2038, when 32 bits end.
+const firstTime, lastTime = 315532800 + 86400, 1<<31 - 1 - 86400
+
+// checkTime finds out whether a time far from now was kept. A file system that cannot hold it takes the nearest that it
+// can, without a word. How precisely it keeps times is not looked at.
+func (m *Meta) checkTime(now func() (Meta, error)) error {
+	if m.MtimeSec > firstTime && m.MtimeSec < lastTime {
+		return nil
+	}
+	got, err := now()
+	if err != nil {
+		return err
+	}
+	if d := got.MtimeSec - m.MtimeSec; d < -2 || d > 2 {
+		return fmt.Errorf("the file system took %s for it", got.Mtime().UTC().Format(time.DateOnly))
+	}
+	return nil
 }
 
 // lost tells of metadata that could not be restored.

@@ -67,7 +67,10 @@ func (o object) setTime(m *Meta) error {
 		// Kernels before 5.8 know no empty path here.
 		err = unix.UtimesNanoAt(unix.AT_FDCWD, o.proc(), ts, 0)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return m.checkTime(func() (Meta, error) { return fstat(o.fd) })
 }
 
 // settle is called before the time is set.
@@ -118,7 +121,10 @@ func (d *dir) linkTime(name string, m *Meta) error {
 	if err == unix.EOPNOTSUPP || err == unix.ENOSYS {
 		return nil
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return m.checkTime(func() (Meta, error) { return d.lookup(name, false) })
 }
 
 // mknod makes a FIFO or a device.

@@ -77,7 +77,10 @@ func (o object) setTime(m *Meta) error {
 	if o.link {
 		return nil
 	}
-	return o.root.Chtimes(o.name, time.Time{}, m.Mtime())
+	if err := o.root.Chtimes(o.name, time.Time{}, m.Mtime()); err != nil {
+		return err
+	}
+	return m.checkTime(func() (Meta, error) { return metaFrom(o.root.Lstat(o.name)) })
 }
 
 func (d *dir) object() object { return object{root: d.root, name: "."} }

@@ -54,17 +54,20 @@ func processGone(pid int) bool {
 	return runtime.GOOS != "windows" && errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone)
 }
 
-// removeStale removes what killed extractions left in d. It is a courtesy: what it cannot remove stays.
-func removeStale(d *dir) {
+// removeStale removes what killed extractions left in d, and reports whether nothing else is in it. It is a courtesy: what it
+// cannot remove stays.
+func removeStale(d *dir) (empty bool) {
 	names, err := d.names()
 	if err != nil {
-		return
+		return false
 	}
+	empty = true
 	for _, name := range names {
-		if staleTemp(name) {
-			_ = d.remove(name)
+		if !staleTemp(name) || d.remove(name) != nil {
+			empty = false
 		}
 	}
+	return empty
 }
 
 // moveByClaim moves from to the free name to where the system can neither rename without replacing nor

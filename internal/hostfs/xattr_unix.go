@@ -10,8 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxXattrs bounds the extended attributes of one entry, names and values together: as many as an archive takes.
-const maxXattrs = 1 << 20
+const (
+	// maxXattrs bounds the extended attributes of one entry, names and values together: as many as an archive takes.
+	maxXattrs = 1 << 20
+	// xattrLengths is what an archive takes at most beside a name and its value.
+	xattrLengths = 6
+)
 
 var errManyXattrs = fmt.Errorf("its extended attributes take more than %d bytes", maxXattrs)
 
@@ -31,15 +35,20 @@ func fdXattrs(fd int) ([]Xattr, error) {
 	)
 }
 
-// readXattrs reads what the two calls of the system give, in one call when there is nothing.
+// readXattrs reads what the two calls of the system give, in one call when there is nothing. What cannot be read or is too
+// much is left out, and the error says so: an access control list that can be read is not lost with it, as the mode
+// beside it would grant more than it did.
 func readXattrs(list func([]byte) (int, error), get func(string, []byte) (int, error)) ([]Xattr, error) {
-	names, err := sized(list)
-	if len(names) == 0 || err != nil {
+	b, err := sized(list)
+	if len(b) == 0 || err != nil {
 		return nil, err
 	}
+	names := strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00")
+	slices.Sort(names) // access control lists come before what users set
 	var xs []Xattr
+	var first error
 	total := 0
-	for name := range strings.SplitSeq(strings.TrimSuffix(string(names), "\x00"), "\x00") {
+	for _, name := range names {
 		if !storedXattr(name) {
 			continue
 		}
@@ -47,16 +56,20 @@ func readXattrs(list func([]byte) (int, error), get func(string, []byte) (int, e
 		if err == noXattr {
 			continue // it went away meanwhile
 		}
+		size := len(name) + len(value) + xattrLengths
+		if err == nil && size > maxXattrs-total {
+			err = errManyXattrs
+		}
 		if err != nil {
-			return nil, err
+			if first == nil {
+				first = err
+			}
+			continue
 		}
-		if total += len(name) + len(value); total > maxXattrs {
-			return nil, errManyXattrs
-		}
+		total += size
 		xs = append(xs, Xattr{name, value})
 	}
-	slices.SortFunc(xs, func(a, b Xattr) int { return strings.Compare(a.Name, b.Name) })
-	return xs, nil
+	return xs, first
 }
 
 // sized asks for the size of an answer, then for the answer, again while it grows.
