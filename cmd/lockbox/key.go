@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -22,17 +23,23 @@ owner may have kept: only a rotation encrypts the archive under a new content ke
   lockbox key remove private.lbx 2 -i me.key
   lockbox key rotate private.lbx -i me.key`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f := &failure{code: exitUsage, err: fmt.Errorf("what to do with keys is missing"), hint: "lockbox help key says what there is"}
-			if len(args) > 0 {
-				f.err = fmt.Errorf("there is no command key %s", quoted(args[0]))
-				if near := nearest(args[0], commandNames(cmd)); near != "" {
-					f.hint = "did you mean key " + near + "?"
-				}
-			}
-			return f
+			return subcommandMissing(cmd, args, "what to do with keys is missing")
 		},
 		Args: cobra.ArbitraryArgs,
 	}
 	cmd.AddCommand(newKeyListCommand(a), newKeyAddCommand(a), newKeyRemoveCommand(a), newKeyRotateCommand(a), newKeyGenerateCommand(a))
 	return cmd
+}
+
+// subcommandMissing is the error for a command that only others stand below, of which the command line names none.
+func subcommandMissing(cmd *cobra.Command, args []string, missing string) error {
+	name := cmd.Name()
+	f := &failure{code: exitUsage, err: errors.New(missing), hint: fmt.Sprintf("lockbox help %s says what there is", name)}
+	if len(args) > 0 {
+		f.err = fmt.Errorf("there is no command %s %s", name, quoted(args[0]))
+		if near := nearest(args[0], commandNames(cmd)); near != "" {
+			f.hint = fmt.Sprintf("did you mean %s %s?", name, near)
+		}
+	}
+	return f
 }

@@ -51,6 +51,7 @@ var commandMakers = []struct {
 	{[]string{"copy"}, newCopyCommand},
 	{[]string{"key"}, newKeyCommand},
 	{[]string{"bench"}, newBenchCommand},
+	{[]string{"debug"}, newDebugCommand},
 	{[]string{"version"}, newVersionCommand},
 	{[]string{"completion"}, newCompletionCommand},
 }
