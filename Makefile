@@ -5,6 +5,7 @@ T       ?= 30s
 RUN     ?= .
 BENCH   ?=
 CRASHOS ?=
+VULNDB  ?=
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 EXE     := $(shell $(GO) env GOEXE)
 BIN     := bin/lockbox$(EXE)
@@ -14,7 +15,7 @@ SYSTEMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windo
 export CGO_ENABLED = 0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test check fmt lint systems tidy docs short race crash crash-os fuzz bench bench-peers clean
+.PHONY: help demo build dist dist-check test check fmt lint vuln systems tidy docs short race crash crash-os fuzz bench bench-peers clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -26,10 +27,16 @@ build: ## build bin/lockbox, a static binary
 	@mkdir -p bin
 	$(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN) ./cmd/lockbox
 
+dist: ## build dist/: binaries, archives with manual and completions, checksums
+	$(GO) run ./scripts/dist -o dist -version $(VERSION) -systems '$(SYSTEMS)'
+
+dist-check: ## build all of dist twice, in two directories and without a cache, and compare; minutes
+	$(GO) run ./scripts/dist -check -version $(VERSION) -systems '$(SYSTEMS)'
+
 test: ## run all tests; RUN=pattern runs some
 	$(GO) test -timeout 10m -run '$(RUN)' ./...
 
-check: fmt systems lint tidy docs short ## everything that must hold before a commit
+check: fmt systems lint vuln tidy docs short ## everything that must hold before a commit
 
 fmt: ## gofmt has nothing to change
 	@echo '== gofmt'
@@ -46,6 +53,10 @@ systems: ## vet and build for every supported system
 lint: ## staticcheck, in the version that go.mod pins
 	@echo '== staticcheck'
 	@$(GO) tool staticcheck ./...
+
+vuln: ## govulncheck, where its database can be reached; VULNDB=file:///path names a copy
+	@echo '== govulncheck'
+	@GO='$(GO)' VULNDB='$(VULNDB)' sh scripts/vuln.sh
 
 tidy: ## go.mod and go.sum are what go mod tidy would write
 	@echo '== go mod tidy'
@@ -82,4 +93,4 @@ bench-peers: build ## compare with other archivers as whole processes only; BENC
 	@GO='$(GO)' LOCKBOX=$(BIN) sh scripts/bench-peers.sh $(BENCH)
 
 clean: ## remove what was built
-	rm -rf bin
+	rm -rf bin dist
