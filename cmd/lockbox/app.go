@@ -40,6 +40,8 @@ type app struct {
 	meter meter
 	keys  keyring
 
+	guesses int // at what was meant by operands that name nothing
+
 	mu    sync.Mutex
 	worst exitCode // of what was reported while the command went on
 }
@@ -47,7 +49,7 @@ type app struct {
 func newApp(s system) *app {
 	a := &app{sys: s, now: time.Now}
 	a.out = newOutput(s.stdout)
-	a.say = &voice{w: s.stderr}
+	a.say = &voice{w: s.stderr, colour: func() bool { return coloured(s.stderr, s.getenv) }}
 	return a
 }
 

@@ -91,7 +91,7 @@ func (a *app) catFiles(ctx context.Context, ar *store.Archive, opt catOptions) e
 			return err
 		}
 		if len(found) == 0 {
-			a.fail(missingEntry(opt.archive, op))
+			a.fail(a.missingEntry(ar, opt.archive, op))
 		}
 		files = append(files, found...)
 	}

@@ -96,9 +96,6 @@ func (a *app) dump(ctx context.Context, archive string, limit int) error {
 	switch {
 	case err == nil:
 		defer held.Close()
-		if err := a.lockedAsAsked(held, archive); err != nil {
-			return err
-		}
 	case errors.Is(err, errStaysLocked):
 		o.Unlock = nil
 	case ctx.Err() != nil:
@@ -106,7 +103,12 @@ func (a *app) dump(ctx context.Context, archive string, limit int) error {
 	case codeOf(err) == exitAuth, hasWords(err):
 		return a.openFailure(archive, err)
 	}
-	sum, err := dump.Run(ctx, f, a.out, dump.Options{Limit: limit, Unlock: o.Unlock, ExpectRoot: o.ExpectRoot, Signers: o.Signers})
+	sum, err := dump.Run(ctx, f, a.out, dump.Options{
+		Limit: limit, Unlock: o.Unlock, ExpectRoot: o.ExpectRoot, Signers: o.Signers, Encrypted: a.keyFlag() != "",
+	})
+	if errors.Is(err, dump.ErrNotEncrypted) {
+		return notLocked(archive, a.keyFlag())
+	}
 	if held != nil && (err == nil && sum.Damaged > 0 || errors.Is(err, format.ErrCorrupt)) {
 		// Where there are no locks, what looks like damage may be another process's work.
 		if rerr := held.Recheck(); rerr != nil {

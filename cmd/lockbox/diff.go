@@ -140,7 +140,7 @@ func (d *differ) run(ctx context.Context) error {
 			return err
 		}
 		if !found {
-			return missingEntry(d.opt.archive, d.opt.to)
+			return d.a.missingEntry(d.ar, d.opt.archive, d.opt.to)
 		}
 	}
 	return d.compareAll(ctx)

@@ -3,7 +3,33 @@ package main
 import (
 	"fmt"
 	"strconv"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/width"
 )
+
+// columns is how many columns of a terminal text takes that has no control characters: characters of East Asia take
+// two, marks that combine with the one before them none.
+func columns(text []byte) (n int) {
+	for len(text) > 0 {
+		r, size := utf8.DecodeRune(text)
+		text = text[size:]
+		if r < utf8.RuneSelf {
+			n++
+			continue
+		}
+		switch width.LookupRune(r).Kind() {
+		case width.EastAsianWide, width.EastAsianFullwidth:
+			n += 2
+		default:
+			if !unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf) {
+				n++
+			}
+		}
+	}
+	return n
+}
 
 // humanBytes prints a number of bytes in three digits or so, with units that are powers of 1,000.
 func humanBytes(n int64) string {

@@ -120,8 +120,8 @@ func infoText(in *store.Info) string {
 		row("signer", "%s", in.Signer)
 		row("fingerprint", "%s", in.Signer.Fingerprint())
 	}
-	for _, s := range in.Slots {
-		row("key slot", "%s", slotText(s))
+	for _, text := range slotTexts(in.Slots) {
+		row("key slot", "%s", text)
 	}
 	if !in.Locked {
 		row("compression", "%s", levelName(in.Level))

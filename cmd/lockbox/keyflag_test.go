@@ -27,6 +27,7 @@ func TestKeyFlagOnPlainArchive(t *testing.T) {
 		"info":       {"info", "ARCHIVE"},
 		"export":     {"export", "ARCHIVE", "--format", "tar", "-o", "DIR/new"},
 		"diff":       {"diff", "ARCHIVE", "DIR"},
+		"debug dump": {"debug", "dump", "ARCHIVE"},
 		"key list":   {"key", "list", "ARCHIVE"},
 		"key add":    {"key", "add", "ARCHIVE", "--recipient", "testdata/keys/age.pub"},
 		"key remove": {"key", "remove", "ARCHIVE", "1"},

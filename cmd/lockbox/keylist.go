@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -48,8 +49,8 @@ func (a *app) keyList(ctx context.Context, archive string) error {
 		_, err = fmt.Fprintf(a.out, "%s is not encrypted: it has no key slots\n", pathsafe.Quote(archive))
 		return err
 	}
-	for _, s := range in.Slots {
-		if _, err = fmt.Fprintln(a.out, slotText(s)); err != nil {
+	for _, text := range slotTexts(in.Slots) {
+		if _, err = fmt.Fprintln(a.out, text); err != nil {
 			return err
 		}
 	}
@@ -111,16 +112,36 @@ func slotKind(kind string) string {
 	return "age key (" + pathsafe.Quote(kind) + ")"
 }
 
-func slotText(s seal.Slot) string {
+// slotKinds is what opens a slot, and slotText a slot in words.
+func slotKinds(s seal.Slot) string {
 	kinds := make([]string, len(s.Kinds))
 	for i, k := range s.Kinds {
 		kinds[i] = slotKind(k)
 	}
-	text := fmt.Sprintf("%d  %s", s.Number, strings.Join(kinds, ", "))
-	if s.Label != "" {
-		text += "  " + pathsafe.Quote(s.Label)
+	return strings.Join(kinds, ", ")
+}
+
+func slotText(s seal.Slot) string { return slotTexts([]seal.Slot{s})[0] }
+
+// slotTexts are slots as a table, with what stands at the end of a line one below the other.
+func slotTexts(slots []seal.Slot) []string {
+	var number, kinds column
+	for _, s := range slots {
+		number.measure(strconv.AppendInt(nil, int64(s.Number), 10))
+		kinds.measure([]byte(slotKinds(s)))
 	}
-	return text
+	texts := make([]string, len(slots))
+	for i, s := range slots {
+		b := number.pad(strconv.AppendInt(nil, int64(s.Number), 10), 0)
+		b = append(b, "  "...)
+		start := len(b)
+		b = append(b, slotKinds(s)...)
+		if s.Label != "" {
+			b = append(kinds.pad(b, start), "  "+pathsafe.Quote(s.Label)...)
+		}
+		texts[i] = string(b)
+	}
+	return texts
 }
 
 // slotJSON writes a slot's keys. Whom it is for is not known of a locked archive, and nothing of a passphrase.

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -61,7 +60,7 @@ covers where its holes are and its data, and the line begins with "sparse:". Wit
 --json every file has its digest anyway.
 
 -l prints the owner as USER/GROUP where one is stored, a + after the mode where there
-are extended attributes, "major, minor" of a device in place of its size, "@" and
+are extended attributes, sizes in units of 1,000 (--json has them exactly), "major, minor" of a device in place of its size, "@" and
 seconds since 1970 for a time outside the years 0 to 9999; and of the names of one
 file all but the first with an h, and with the first after them.`,
 		Example: `  lockbox list backup.lbx
@@ -162,11 +161,11 @@ type lister struct {
 // column is as wide as the widest of what was measured.
 type column int
 
-func (c *column) measure(text []byte) { *c = max(*c, column(utf8.RuneCount(text))) }
+func (c *column) measure(text []byte) { *c = max(*c, column(columns(text))) }
 
 // pad appends the blanks that b, from start on, is short of the column's width.
 func (c column) pad(b []byte, start int) []byte {
-	for range int(c) - utf8.RuneCount(b[start:]) {
+	for range int(c) - columns(b[start:]) {
 		b = append(b, ' ')
 	}
 	return b

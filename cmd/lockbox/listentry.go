@@ -62,13 +62,16 @@ func appendOwner(b []byte, e *index.Entry) []byte {
 	return b
 }
 
-// appendSize appends a size, or what a device has in its place.
+// appendSize appends a size, what a device has in its place, or a dash for what has none.
 func appendSize(b []byte, e *index.Entry) []byte {
-	if !e.HasDevice {
-		return strconv.AppendInt(b, sizeOf(e), 10)
+	switch {
+	case e.HasDevice:
+		b = append(strconv.AppendUint(b, e.Major, 10), ", "...)
+		return strconv.AppendUint(b, e.Minor, 10)
+	case e.Kind == index.File || e.Kind == index.Symlink:
+		return append(b, humanBytes(sizeOf(e))...)
 	}
-	b = append(strconv.AppendUint(b, e.Major, 10), ", "...)
-	return strconv.AppendUint(b, e.Minor, 10)
+	return append(b, '-')
 }
 
 const modeLen = 10

@@ -142,15 +142,15 @@ func TestListSaysEverything(t *testing.T) {
 		t.Errorf("of two names one is the first: %v", n)
 	}
 	long := mustRun(t, dir, "list", "a.lbx", "-l")
-	want := `-rwsr-xr-x  alice/1099511627776             6 0000-01-01 00:00:00 a
-hrwsr-xr-x  alice/1099511627776             6 0000-01-01 00:00:00 b/one link to a
-hrwsr-xr-x  alice/1099511627776             6 0000-01-01 00:00:00 c link to a
-----------+                                 1 @-9223372036854775808 early
-----------+                                 1 9999-12-31 23:59:59 late
-crw-rw-rw-  0/0                          1, 3 -                   null
-prw-------                                  0 -                   pipe
-b---------  -/disk\x0a                   8, 0 -                   sda
-----------                      1099511627776 -                   sparse
+	want := `-rwsr-xr-x  alice/1099511627776    6 B 0000-01-01 00:00:00 a
+hrwsr-xr-x  alice/1099511627776    6 B 0000-01-01 00:00:00 b/one link to a
+hrwsr-xr-x  alice/1099511627776    6 B 0000-01-01 00:00:00 c link to a
+----------+                        1 B @-9223372036854775808 early
+----------+                        1 B 9999-12-31 23:59:59 late
+crw-rw-rw-  0/0                   1, 3 -                   null
+prw-------                           - -                   pipe
+b---------  -/disk\x0a            8, 0 -                   sda
+----------                      1.1 TB -                   sparse
 `
 	if long != want {
 		t.Errorf("got\n%swant\n%s", long, want)

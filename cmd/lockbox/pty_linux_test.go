@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -123,5 +124,66 @@ func TestTerminal(t *testing.T) {
 	s.answer(`Passphrase of "a.lbx": `, "\x03")
 	if code, seen := s.end(); code != 130 || !s.shows() {
 		t.Fatalf("interrupted: exit %d: %q; what is typed shows: %v", code, seen, s.shows())
+	}
+}
+
+// Colours show at a terminal that has them, and nowhere else: the words are the same.
+func TestColours(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct {
+		term, noColour string
+		want           bool
+	}{{"xterm", "", true}, {"xterm", "1", false}, {"dumb", "", false}, {"", "", false}} {
+		t.Setenv("TERM", c.term)
+		t.Setenv("NO_COLOR", c.noColour)
+		code, seen := atPty(t, dir, "list", "none.lbx").end()
+		if code != 12 || strings.Contains(seen, "\x1b[1;31merror\x1b[0m: there is no archive") != c.want || strings.Contains(seen, "\x1b") != c.want {
+			t.Errorf("TERM=%s NO_COLOR=%s: exit %d: %q", c.term, c.noColour, code, seen)
+		}
+	}
+	t.Setenv("TERM", "xterm")
+	if _, _, errs := lockbox(t, dir, "list", "none.lbx"); strings.Contains(errs, "\x1b") || !strings.HasPrefix(errs, "lockbox: error: ") {
+		t.Errorf("in a pipe: %q", errs)
+	}
+}
+
+// A bar with rate and remaining time stands at a terminal while work goes on, narrower than the terminal, and is gone
+// at the end; --quiet and a dumb terminal have none.
+func TestBarAtTerminal(t *testing.T) {
+	dir := t.TempDir()
+	data := make([]byte, 3<<20)
+	for i := range data {
+		data[i] = byte(i * i >> 7)
+	}
+	write(t, filepath.Join(dir, "f"), data)
+	mustRun(t, dir, "add", "a.lbx", "f", "--compression", "none")
+	t.Setenv("TERM", "xterm")
+	for _, c := range []struct {
+		args []string
+		bar  bool
+	}{
+		{[]string{"verify", "--full", "--rate", "2M", "a.lbx"}, true},
+		{[]string{"verify", "--full", "--rate", "2M", "a.lbx", "--quiet"}, false},
+		{[]string{"verify", "--full", "--rate", "2M", "a.lbx", "--progress", "never"}, false},
+	} {
+		s := atPty(t, dir, c.args...)
+		if err := unix.IoctlSetWinsize(int(s.tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 72}); err != nil {
+			t.Fatal(err)
+		}
+		code, seen := s.end()
+		if bar := strings.Contains(seen, "verifying "); code != 0 || bar != c.bar {
+			t.Errorf("%v: exit %d: %q", c.args, code, seen)
+		}
+		for _, line := range strings.FieldsFunc(seen, func(r rune) bool { return r == '\r' || r == '\n' }) {
+			if strings.HasPrefix(line, "verifying") && len(line) >= 72 {
+				t.Errorf("%v: %d columns: %q", c.args, len(line), line)
+			}
+		}
+		if left := screen(seen); strings.Contains(left, "verifying") {
+			t.Errorf("%v: what stays is %q", c.args, left)
+		}
+		if c.bar && !strings.Contains(seen, "/s, ") {
+			t.Errorf("%v: neither rate nor remaining time in %q", c.args, seen)
+		}
 	}
 }

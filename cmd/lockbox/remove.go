@@ -202,9 +202,9 @@ func (a *app) selectAll(ctx context.Context, ar *store.Archive, archive string, 
 		return sel, nil
 	}
 	for _, op := range missing[:len(missing)-1] {
-		a.fail(missingEntry(archive, op))
+		a.fail(a.missingEntry(ar, archive, op))
 	}
-	return nil, missingEntry(archive, missing[len(missing)-1])
+	return nil, a.missingEntry(ar, archive, missing[len(missing)-1])
 }
 
 // count adds a removed entry to the sums and writes its line.

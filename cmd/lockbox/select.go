@@ -242,13 +242,6 @@ func (s *selection) unmatched() []string {
 // reportUnmatched names the operands that match nothing. The command has done the rest.
 func (a *app) reportUnmatched(archive string, s *selection) {
 	for _, op := range s.unmatched() {
-		a.fail(missingEntry(archive, op))
-	}
-}
-
-func missingEntry(archive, operand string) error {
-	return &failure{
-		code: exitMissing, err: fmt.Errorf("%s has no entry %s", quoted(archive), quoted(operand)),
-		hint: "lockbox list " + pathsafe.Quote(archive) + " shows what is stored",
+		a.fail(a.missingEntry(s.ar, archive, op))
 	}
 }

@@ -42,7 +42,7 @@ func TestCodeOf(t *testing.T) {
 		{format.ErrNotLockbox, exitForeign},
 		{format.ErrVersion, exitForeign},
 		{context.Canceled, exitInterrupted},
-		{missingEntry("a", "b"), exitMissing},
+		{new(app).missingEntry(paths{}, "a", "b"), exitMissing},
 		{&failure{code: exitSkipped, err: corrupt}, exitDamaged},
 		{&failure{code: exitUsage, err: errors.New("x")}, exitUsage},
 		{errors.Join(format.ErrBusy, format.ErrAuth), exitAuth},

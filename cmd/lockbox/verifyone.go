@@ -77,7 +77,7 @@ func (v *verifying) generation(ctx context.Context, f vfs.File, out *outcome, un
 	out.check, out.ended = check, err == nil
 	for _, op := range missing {
 		out.code = worse(out.code, exitMissing)
-		a.fail(missingEntry(name, op))
+		a.fail(a.missingEntry(held, name, op))
 	}
 	if p := sum.Part; p != nil && p.Anew != "" {
 		a.say.Warnf("the state of %s in %s is not used: %s; a new pass begins", quoted(name), quoted(v.opt.state), p.Anew)

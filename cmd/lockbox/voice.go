@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
 	"sync"
 
@@ -13,10 +14,12 @@ import (
 // voice speaks to people on standard error, in three tones: error, warning, hint. A message is one
 // line, and nothing in it can steer a terminal.
 type voice struct {
-	mu   sync.Mutex
-	w    io.Writer
-	bar  *progress // taken off the screen while a message is printed
-	said map[string]bool
+	mu  sync.Mutex
+	w   io.Writer
+	bar *progress // taken off the screen while a message is printed
+	// colour says whether the tone of a message is coloured; nil: no. It is asked once there is a message.
+	colour func() bool
+	said   map[string]bool
 }
 
 // Error prints an error and, when it knows one, its hint.
@@ -50,7 +53,37 @@ func (v *voice) Hintf(msg string, args ...any) {
 // Promptf says what somebody has to do now, such as to touch a key: each time.
 func (v *voice) Promptf(msg string, args ...any) { v.line("hint", fmt.Sprintf(msg, args...)) }
 
-func (v *voice) line(tone, text string) { v.raw("lockbox: " + tone + ": " + oneLine(text) + "\n") }
+func (v *voice) line(tone, text string) {
+	v.raw("lockbox: " + v.painted(tone) + ": " + oneLine(text) + "\n")
+}
+
+// painted is a tone as it is shown: the words stay, as colours tell nothing to some people and in a log.
+func (v *voice) painted(tone string) string {
+	if v.colour == nil || !v.colour() {
+		return tone
+	}
+	switch tone {
+	case "error":
+		tone = "\x1b[1;31m" + tone
+	case "warning":
+		tone = "\x1b[1;33m" + tone
+	default:
+		tone = "\x1b[1;36m" + tone
+	}
+	return tone + "\x1b[0m"
+}
+
+// coloured reports whether w is a terminal that shows colours, and nobody has said that there are to be none.
+func coloured(w io.Writer, getenv func(string) string) bool {
+	switch {
+	case !isTerminal(w), getenv("NO_COLOR") != "", getenv("TERM") == "dumb":
+		return false
+	case runtime.GOOS == "windows":
+		// Older consoles print escape sequences as they are; the newer program says that it is there.
+		return getenv("WT_SESSION") != ""
+	}
+	return getenv("TERM") != ""
+}
 
 // raw prints text as it is. Nothing can be done about an error: there is nowhere left to report it.
 func (v *voice) raw(text string) {

@@ -27,7 +27,11 @@ type Options struct {
 	// anything is printed that the root covers.
 	ExpectRoot *format.Digest
 	Signers    []seal.PublicKey
+	Encrypted  bool // refuse (ErrNotEncrypted) an archive without a lock before anything is printed
 }
+
+// ErrNotEncrypted is the kind of the refusal that Options.Encrypted asks for.
+var ErrNotEncrypted = errors.New("the archive is not encrypted")
 
 // Summary says how far the dump came.
 type Summary struct {

@@ -172,6 +172,9 @@ func TestExpectations(t *testing.T) {
 	if _, _, err := run(b, Options{ExpectRoot: &sum.Root}); err != nil {
 		t.Errorf("its own root: %v", err)
 	}
+	if out, _, err := run(b, Options{Encrypted: true}); !errors.Is(err, ErrNotEncrypted) || out != "" {
+		t.Errorf("a lock that is not there: %v, %q", err, out)
+	}
 	for _, o := range []Options{{ExpectRoot: &format.Digest{1}}, {Signers: []seal.PublicKey{{1}}}} {
 		if out, _, err := run(b, o); !errors.Is(err, format.ErrAuth) || strings.Contains(out, "tree ") {
 			t.Errorf("%+v: %v", o, err)

@@ -26,6 +26,9 @@ func (d *dumper) superblocks() error {
 	d.super = all.Current
 	s := d.super
 	d.sum.Generation = s.Generation
+	if d.o.Encrypted && !s.Suite.Encrypted() {
+		return ErrNotEncrypted
+	}
 	d.line(0, "superblock copies")
 	for i := range format.CopiesSize / format.PageSize {
 		off := i * format.PageSize

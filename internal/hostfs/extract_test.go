@@ -428,8 +428,8 @@ func TestStaleTemps(t *testing.T) {
 func staleTemps(t *testing.T, opt ExtractOptions) {
 	dst := t.TempDir()
 	const gone = 1 << 22 // above what systems number processes to
-	stale := []string{fmt.Sprintf("%s%d-1", tempOwner, gone), filepath.Join("d", fmt.Sprintf("%s%d-7", tempOwner, gone))}
-	kept := []string{fmt.Sprintf("%s%d-1", tempOwner, os.Getppid()), tempPrefix + "0000abcd-" + fmt.Sprint(gone) + "-1", tempPrefix + "x", "file", tempOwner + "no-1"}
+	stale := []string{fmt.Sprintf("%s%d-1", tempOwner(), gone), filepath.Join("d", fmt.Sprintf("%s%d-7", tempOwner(), gone))}
+	kept := []string{fmt.Sprintf("%s%d-1", tempOwner(), os.Getppid()), tempPrefix + "0000abcd-" + fmt.Sprint(gone) + "-1", tempPrefix + "x", "file", tempOwner() + "no-1"}
 	for _, f := range append(slices.Clone(stale), kept...) {
 		write(t, filepath.Join(dst, f), "x")
 	}

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 )
@@ -23,20 +24,20 @@ const tempPrefix = ".lbxtmp-"
 
 var tempNumber atomic.Uint64
 
-var tempOwner = func() string {
+var tempOwner = sync.OnceValue(func() string {
 	host, _ := os.Hostname() // without a name all hosts look like this one, which is the usual case
 	h := fnv.New32a()
 	h.Write([]byte(host))
 	return fmt.Sprintf("%s%08x-", tempPrefix, h.Sum32())
-}()
+})
 
 func tempName() string {
-	return fmt.Sprintf("%s%d-%d", tempOwner, os.Getpid(), tempNumber.Add(1))
+	return fmt.Sprintf("%s%d-%d", tempOwner(), os.Getpid(), tempNumber.Add(1))
 }
 
 // staleTemp reports whether name is a temporary of a process of this host that runs no more.
 func staleTemp(name string) bool {
-	rest, ok := strings.CutPrefix(name, tempOwner)
+	rest, ok := strings.CutPrefix(name, tempOwner())
 	if !ok {
 		return false
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"sync"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -20,14 +21,14 @@ const (
 	pageBudget  = 32 << 20 // pages kept
 )
 
-// decoder is shared: it keeps no state between calls. Its output never grows past the buffer that it is given.
-var decoder = func() *zstd.Decoder {
+// decoder is made when it is first needed, as every start of the program would pay for it, and shared: it keeps no state between calls. Its output never grows past the buffer that it is given.
+var decoder = sync.OnceValue(func() *zstd.Decoder {
 	d, err := zstd.NewReader(nil, zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderLowmem(true), zstd.WithDecodeAllCapLimit(true))
 	if err != nil {
 		panic(err) // only for options that contradict each other
 	}
 	return d
-}()
+})
 
 // decompress returns the n bytes that b holds.
 func decompress(codec uint8, b []byte, n int, off int64) ([]byte, error) {
@@ -38,7 +39,7 @@ func decompress(codec uint8, b []byte, n int, off int64) ([]byte, error) {
 		}
 		return b, nil
 	case codecZstd:
-		out, err := decoder.DecodeAll(b, make([]byte, 0, n+1)) // one more, so that too much is told from enough
+		out, err := decoder().DecodeAll(b, make([]byte, 0, n+1)) // one more, so that too much is told from enough
 		if err != nil || len(out) != n {
 			return nil, corrupt("page", off, "compressed bytes do not give the %d that belong there", n)
 		}
