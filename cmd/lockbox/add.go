@@ -278,7 +278,9 @@ func (r *adder) transact(ctx context.Context) (sum store.Summary, err error) {
 		return sum, err
 	}
 	r.a.startProgress("adding", -1)
+	stop := r.estimate(ctx)
 	err = r.stage(ctx, tx)
+	stop()
 	staged()
 	r.a.endProgress()
 	if err == nil {

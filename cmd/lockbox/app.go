@@ -49,6 +49,9 @@ type app struct {
 func newApp(s system) *app {
 	a := &app{sys: s, now: time.Now}
 	a.out = newOutput(s.stdout)
+	if isTerminal(s.stdout) {
+		a.out.around = func(write func()) { a.say.aside(write) }
+	}
 	a.say = &voice{w: s.stderr, colour: func() bool { return coloured(s.stderr, s.getenv) }}
 	return a
 }

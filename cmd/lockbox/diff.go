@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"lockbox/internal/hostfs"
+	"lockbox/internal/index"
 	"lockbox/internal/pathsafe"
 	"lockbox/internal/store"
 )
@@ -143,5 +144,41 @@ func (d *differ) run(ctx context.Context) error {
 			return d.a.missingEntry(d.ar, d.opt.archive, d.opt.to)
 		}
 	}
+	if err := d.startProgress(ctx); err != nil {
+		return err
+	}
+	defer d.a.endProgress()
 	return d.compareAll(ctx)
+}
+
+// startProgress shows entries, or where files are read their bytes.
+func (d *differ) startProgress(ctx context.Context) error {
+	amount := countOf
+	if d.opt.content {
+		amount = humanBytes
+	}
+	d.a.startCounting("comparing", amount, -1)
+	if d.a.bar == nil {
+		return nil
+	}
+	var total int64
+	for e, err := range d.ar.List(d.prefix) {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		total += d.weight(&e)
+	}
+	d.a.bar.expect(total)
+	return nil
+}
+
+// weight is what an entry counts for in the bar.
+func (d *differ) weight(e *index.Entry) int64 {
+	if d.opt.content {
+		return e.DataSize()
+	}
+	return 1
 }

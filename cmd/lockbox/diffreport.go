@@ -21,6 +21,9 @@ func (d *differ) count(c change) {
 
 // tell reports one comparison.
 func (d *differ) tell(c *comparison) error {
+	if c.entry != nil {
+		d.a.bar.add(d.weight(c.entry))
+	}
 	switch {
 	case c.fatal != nil:
 		return c.fatal
@@ -45,6 +48,9 @@ func (d *differ) tell(c *comparison) error {
 		return err
 	}
 	_, err := d.a.out.WriteString(c.sentence())
+	if d.a.bar != nil {
+		d.a.out.flush() // whole lines only, where the bar may stand below them
+	}
 	return err
 }
 

@@ -153,14 +153,26 @@ func (a *app) exportTo(ctx context.Context, ar *store.Archive, opt exportOptions
 }
 
 func (a *app) exportSelected(ctx context.Context, ar *store.Archive, sel *selection, w io.Writer, opt exportOptions) (export.Summary, error) {
-	if opt.output != "" {
-		a.startProgress("exporting", -1)
-		defer a.endProgress()
+	a.startProgress("exporting", -1)
+	defer a.endProgress()
+	if a.bar != nil {
+		var total int64
+		for e, err := range sel.entries() {
+			if err == nil {
+				err = ctx.Err()
+			}
+			if err != nil {
+				return export.Summary{}, err
+			}
+			total += e.DataSize()
+		}
+		a.bar.expect(total)
 	}
 	lost, left := 0, 0
 	name := func(e *index.Entry) string { return quoted(e.Path.String()) }
 	sum, err := export.Run(ctx, ar, sel.entries(), w, export.Options{
 		Format: opt.format.value,
+		Wrote:  a.bar.add,
 		Lost: func(e *index.Entry, what string) {
 			if lost++; lost <= findingsShown {
 				a.say.Warnf("%s comes without %s", name(e), what)

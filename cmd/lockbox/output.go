@@ -14,10 +14,12 @@ var errReaderGone = errors.New("standard output was closed by its reader")
 // output is standard output, buffered. The first error stays: later writes return it and reach
 // nothing.
 type output struct {
-	w    io.Writer
-	buf  *bufio.Writer
-	err  error
-	used bool
+	w io.Writer
+	// around runs what writes: at a terminal with the progress bar out of the way; nil: as it is.
+	around func(func())
+	buf    *bufio.Writer
+	err    error
+	used   bool
 }
 
 func newOutput(w io.Writer) *output {
@@ -35,7 +37,14 @@ func (f onceFailed) Write(p []byte) (int, error) {
 		return 0, o.err
 	}
 	o.used = true
-	n, err := o.w.Write(p)
+	var n int
+	var err error
+	write := func() { n, err = o.w.Write(p) }
+	if o.around == nil {
+		write()
+	} else {
+		o.around(write)
+	}
 	if err != nil {
 		o.err = outputError(err)
 	}

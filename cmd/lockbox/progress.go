@@ -18,11 +18,12 @@ const (
 	progressCells = 24 // of the bar
 )
 
-// progress draws how many bytes are done. Its methods may be called from any goroutine, and on nil, which
+// progress draws how much is done. Its methods may be called from any goroutine, and on nil, which
 // draws nothing. Work only counts; one goroutine draws.
 type progress struct {
 	w      io.Writer
 	label  string
+	amount func(int64) string // done, total and rate in words
 	always bool
 	now    func() time.Time
 	done   atomic.Int64
@@ -35,8 +36,11 @@ type progress struct {
 	wg    sync.WaitGroup
 }
 
-// startProgress begins to draw, if anything is to be drawn at all. endProgress ends it.
-func (a *app) startProgress(label string, total int64) {
+// startProgress begins to draw how many bytes are done, if anything is to be drawn at all. endProgress ends it.
+func (a *app) startProgress(label string, total int64) { a.startCounting(label, humanBytes, total) }
+
+// startCounting is startProgress for any amount.
+func (a *app) startCounting(label string, amount func(int64) string, total int64) {
 	switch a.g.progress.value {
 	case "never":
 		return
@@ -45,7 +49,7 @@ func (a *app) startProgress(label string, total int64) {
 			return
 		}
 	}
-	p := &progress{w: a.sys.stderr, label: label, always: a.g.progress.value == "always", now: a.now, quit: make(chan struct{})}
+	p := &progress{w: a.sys.stderr, label: label, amount: amount, always: a.g.progress.value == "always", now: a.now, quit: make(chan struct{})}
 	p.total.Store(total)
 	p.start = p.now()
 	a.bar = p
@@ -95,6 +99,16 @@ func (p *progress) set(done, total int64) {
 	}
 }
 
+// expect sets what there is to do, once that is known.
+func (p *progress) expect(total int64) {
+	if p != nil {
+		p.total.Store(total)
+	}
+}
+
+// countOf prints a number of things.
+func countOf(n int64) string { return comma(uint64(max(n, 0))) }
+
 func (p *progress) run() {
 	if !p.always {
 		select {
@@ -120,7 +134,7 @@ func (p *progress) run() {
 // draw shows the current state; mu is held. Errors are of no use here: a bar that cannot be drawn
 // must not end the work.
 func (p *progress) draw() {
-	line := progressLine(p.label, p.done.Load(), p.total.Load(), p.now().Sub(p.start))
+	line := progressLine(p.label, p.amount, p.done.Load(), p.total.Load(), p.now().Sub(p.start))
 	// A line as wide as the terminal would wrap, and then it could not be taken back.
 	if f, ok := p.w.(*os.File); ok {
 		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
@@ -132,20 +146,20 @@ func (p *progress) draw() {
 }
 
 // progressLine is what is shown of work that has come so far in this time. It is ASCII, one column a byte.
-func progressLine(label string, done, total int64, spent time.Duration) string {
+func progressLine(label string, amount func(int64) string, done, total int64, spent time.Duration) string {
 	rate := ""
 	perSecond := 0.0
 	if s := spent.Seconds(); s >= 0.1 {
 		perSecond = float64(done) / s
-		rate = ", " + humanBytes(int64(perSecond)) + "/s"
+		rate = ", " + amount(int64(perSecond)) + "/s"
 	}
 	if total <= 0 { // an empty bar would claim that all is done
-		return label + " " + humanBytes(done) + rate
+		return label + " " + amount(done) + rate
 	}
 	done = min(done, total)
 	part := float64(done) / float64(total)
 	bar := strings.Repeat("#", int(part*progressCells))
-	line := fmt.Sprintf("%s %3d%% [%-*s] %s of %s%s", label, int(part*100), progressCells, bar, humanBytes(done), humanBytes(total), rate)
+	line := fmt.Sprintf("%s %3d%% [%-*s] %s of %s%s", label, int(part*100), progressCells, bar, amount(done), amount(total), rate)
 	if perSecond > 0 && done < total {
 		// Beyond a day nobody plans by it.
 		if left := float64(total-done) / perSecond; left < 86400 {

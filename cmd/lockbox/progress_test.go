@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -24,9 +26,16 @@ func TestProgressLine(t *testing.T) {
 		{1, 1 << 40, time.Second, "adding   0% [                        ] 1 B of 1.1 TB, 1 B/s"},
 		{1 << 30, 1 << 40, time.Minute, "adding   0% [                        ] 1.1 GB of 1.1 TB, 18 MB/s, 17h3m1s left"},
 	} {
-		if got := progressLine("adding", c.done, c.total, c.spent); got != c.want {
+		if got := progressLine("adding", humanBytes, c.done, c.total, c.spent); got != c.want {
 			t.Errorf("%d of %d after %v:\n%q, want\n%q", c.done, c.total, c.spent, got, c.want)
 		}
+	}
+}
+
+func TestProgressOfThings(t *testing.T) {
+	const want = "comparing  25% [######                  ] 1,000 of 4,000, 500/s, 7s left"
+	if got := progressLine("comparing", countOf, 1000, 4000, 2*time.Second); got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 
@@ -34,7 +43,7 @@ func TestProgressLine(t *testing.T) {
 func TestProgressLeavesNothingBehind(t *testing.T) {
 	var out bytes.Buffer
 	now := time.Unix(100, 0)
-	p := &progress{w: &out, label: "adding", now: func() time.Time { return now }, start: now}
+	p := &progress{w: &out, label: "adding", amount: humanBytes, now: func() time.Time { return now }, start: now}
 	p.set(123_456_789, -1)
 	p.draw()
 	p.set(1, -1)
@@ -69,4 +78,43 @@ func screen(s string) string {
 	}
 	b.WriteString(strings.TrimRight(string(line), " "))
 	return b.String()
+}
+
+// Every long command shows a bar that knows how much there is to do, and where that is known exactly it is full at the end.
+func TestBars(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 40 {
+		write(t, filepath.Join(dir, "tree", fmt.Sprint(i)), bytes.Repeat([]byte{byte(i)}, 50_000))
+	}
+	mustRun(t, dir, "add", "made.lbx", "tree")
+	mustRun(t, dir, "export", "made.lbx", "--format", "tar", "-o", "old.tar")
+	mustRun(t, dir, "create", "locked.lbx", "--recipient", absolute(t, "testdata/keys/age.pub"))
+	key := absolute(t, "testdata/keys/age.key")
+	for _, c := range []struct{ line, ends string }{
+		{"add a.lbx tree", "adding 100% ["},
+		{"verify --full a.lbx", "verifying 100% ["},
+		{"extract a.lbx -d out", "extracting 100% ["},
+		{"cat a.lbx tree/1", "reading 100% ["},
+		{"export a.lbx --format tar -o a.tar", "exporting 100% ["},
+		{"export a.lbx --format zip", "exporting 100% ["},
+		{"diff a.lbx tree --to tree", "comparing 100% ["},
+		{"diff a.lbx tree --to tree --content", "comparing 100% ["},
+		{"migrate old.tar -o new.lbx", "migrating"},
+		{"copy a.lbx b.lbx", "copying 100% ["},
+		{"recover a.lbx -o c.lbx", "recovering"},
+		{"add locked.lbx tree -i " + key, "adding 100% ["},
+		{"key rotate locked.lbx -i " + key, "encrypting 100% ["},
+	} {
+		code, _, errs := lockbox(t, dir, append(strings.Fields(c.line), "--progress", "always")...)
+		last := errs[strings.LastIndexByte(errs, '\r')+1:]
+		if code != 0 || !strings.HasPrefix(last, c.ends) || !strings.Contains(last, "% [") || !strings.HasSuffix(last, "\n") {
+			t.Errorf("%s: exit %d, the bar ends as %q", c.line, code, last)
+		}
+	}
+	// Calm in a pipe.
+	for _, line := range []string{"verify --full a.lbx", "add a.lbx tree"} {
+		if code, _, errs := lockbox(t, dir, strings.Fields(line)...); code != 0 || errs != "" {
+			t.Errorf("%s: exit %d: %q", line, code, errs)
+		}
+	}
 }

@@ -86,10 +86,13 @@ func coloured(w io.Writer, getenv func(string) string) bool {
 }
 
 // raw prints text as it is. Nothing can be done about an error: there is nowhere left to report it.
-func (v *voice) raw(text string) {
+func (v *voice) raw(text string) { v.aside(func() { _, _ = io.WriteString(v.w, text) }) }
+
+// aside runs fn with the progress bar off the screen, and no message between.
+func (v *voice) aside(fn func()) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.bar.aside(func() { _, _ = io.WriteString(v.w, text) })
+	v.bar.aside(fn)
 }
 
 // oneLine escapes what a message must not hold. Names in it are escaped already, those that the

@@ -86,6 +86,15 @@ type Meta struct {
 	blocks int64 // of 512 bytes; what a regular file takes on the disk
 }
 
+// Stored is about how many bytes reading a regular file has to give: its size, or what it takes on the disk where holes make
+// that less.
+func (m *Meta) Stored() int64 {
+	if m.blocks > 0 {
+		return min(m.Size, m.blocks*512)
+	}
+	return m.Size
+}
+
 // Xattr is one extended attribute.
 type Xattr struct {
 	Name  string

@@ -52,7 +52,9 @@ func (r *run) count(n int64) bool {
 		if now := r.before + read; now-r.told >= 1<<20 {
 			r.told = now
 			total := int64(-1)
-			if b := r.rep.Info.Bytes; b >= 0 {
+			if r.before > 0 {
+				total = 2 * r.before // the second reading is as long as the first was
+			} else if b := r.rep.Info.Bytes; b >= 0 {
 				total = 2 * b
 			}
 			r.o.Progress(now, total)

@@ -37,6 +37,7 @@ type Options struct {
 	Format string
 	Lost   func(e *index.Entry, what string) // of an entry: what the format cannot hold
 	Left   func(e *index.Entry, why string)  // an entry that it cannot hold at all
+	Wrote  func(n int64)                     // of a file's bytes, as they are written
 }
 
 // Summary says what was written.
@@ -108,10 +109,25 @@ func (s *shared) left(e *index.Entry, why string) {
 
 // copy writes a part of a file.
 func (s *shared) copy(ctx context.Context, w io.Writer, f *store.File, off, n int64) error {
+	if s.o.Wrote != nil {
+		w = &counted{w, s.o.Wrote}
+	}
 	k, err := f.CopyRange(ctx, w, off, n)
 	s.sum.Bytes += k
 	if err == nil && k != n {
 		err = format.Corrupt("content", -1, "it is shorter than its entry says")
 	}
 	return err
+}
+
+// counted tells how many bytes were written.
+type counted struct {
+	w     io.Writer
+	wrote func(int64)
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.wrote(int64(n))
+	return n, err
 }

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"context"
+	"sync"
+
+	"lockbox/internal/hostfs"
+)
+
+// estimate finds out how much there is to read, beside the work and only where somebody sees the bar: by a walk of its own,
+// which is far ahead of the one that reads. With --update most is not read, and of standard input nobody knows.
+func (r *adder) estimate(ctx context.Context) (stop func()) {
+	if r.a.bar == nil || r.opt.update || !r.stdin.IsZero() {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	bar, walk := r.a.bar, r.walk
+	walk.Times, walk.Jobs, walk.NoXattrs = nil, 1, true
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		type inode struct{ dev, ino uint64 }
+		seen := make(map[inode]bool) // of files with several names, which are read once
+		var total int64
+		for it := range hostfs.Walk(ctx, r.ops, walk) {
+			if it.Err != nil || it.Kind != hostfs.KindFile {
+				continue
+			}
+			if id := (inode{it.Dev, it.Ino}); it.Nlink > 1 && !r.links.off {
+				if seen[id] {
+					continue
+				}
+				seen[id] = true
+			}
+			total += it.Stored()
+		}
+		if ctx.Err() == nil {
+			bar.expect(total)
+		}
+	})
+	return func() {
+		cancel()
+		wg.Wait()
+	}
+}
