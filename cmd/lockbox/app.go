@@ -168,7 +168,11 @@ func (a *app) openFailure(name string, err error) error {
 	case errors.Is(err, context.Canceled), hasWords(err):
 		return err
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
-		return &failure{code: exitMissing, err: fmt.Errorf("there is no archive %s", quoted(name))}
+		f := &failure{code: exitMissing, err: fmt.Errorf("there is no archive %s", quoted(name))}
+		if near := nearestFile(name); near != "" {
+			f.hint = "did you mean " + quoted(near) + "?"
+		}
+		return f
 	case errors.Is(err, format.ErrNotLockbox):
 		return foreignFailure(name)
 	case errors.Is(err, vfs.ErrNotRegular):

@@ -84,7 +84,8 @@ var errStaysLocked = fmt.Errorf("%w: no key was given", format.ErrAuth)
 
 func (a *app) dump(ctx context.Context, archive string, limit int) error {
 	defer leaveWhenStuck(ctx)()
-	f, err := vfs.OS().Open(archive, false)
+	system, counts := vfs.Counting(vfs.OS())
+	f, err := system.Open(archive, false)
 	if err != nil {
 		return a.openFailure(archive, err)
 	}
@@ -106,6 +107,7 @@ func (a *app) dump(ctx context.Context, archive string, limit int) error {
 	sum, err := dump.Run(ctx, f, a.out, dump.Options{
 		Limit: limit, Unlock: o.Unlock, ExpectRoot: o.ExpectRoot, Signers: o.Signers, Encrypted: a.keyFlag() != "",
 	})
+	a.meter.add(store.Counters{Reads: uint64(counts.Reads.Load()), BytesRead: uint64(counts.BytesRead.Load())})
 	if errors.Is(err, dump.ErrNotEncrypted) {
 		return notLocked(archive, a.keyFlag())
 	}

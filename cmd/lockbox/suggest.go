@@ -2,6 +2,9 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"lockbox/internal/index"
@@ -27,6 +30,33 @@ func (a *app) missingEntry(ar catalogue, archive, operand string) error {
 		f.hint = fmt.Sprintf("did you mean %s?", quoted(near))
 	}
 	return f
+}
+
+// nearestFile returns a file that is called almost like one that is not there, in the same directory, or "".
+func nearestFile(name string) string {
+	dir, err := os.Open(filepath.Dir(name))
+	if err != nil {
+		return ""
+	}
+	defer dir.Close()
+	entries, _ := dir.ReadDir(entriesPerGuess) // what could be read will do
+	names := make(map[string]string)
+	var folded []string
+	for _, e := range entries {
+		if e.Type().IsRegular() {
+			low := strings.ToLower(e.Name())
+			names[low], folded = e.Name(), append(folded, low)
+		}
+	}
+	slices.Sort(folded) // a directory has no order
+	near := nearest(filepath.Base(name), folded)
+	if low := strings.ToLower(filepath.Base(name)); names[low] != "" {
+		near = low
+	}
+	if near == "" {
+		return ""
+	}
+	return filepath.Join(filepath.Dir(name), names[near])
 }
 
 // nearestStored returns a stored path that is like one that is not there, or "": in the directory that it names, as far

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"iter"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -31,6 +32,22 @@ func TestNearestStored(t *testing.T) {
 	} {
 		if got := nearestStored(c, operand); got != want {
 			t.Errorf("%.20q: %q, want %q", operand, got, want)
+		}
+	}
+}
+
+func TestNearestFile(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "Backup.lbx"), nil)
+	write(t, filepath.Join(dir, "directory.lbx", "x"), nil)
+	for name, want := range map[string]string{
+		"bakcup.lbx": "Backup.lbx", "backup.lbx": "Backup.lbx", "backup": "Backup.lbx", "directory.lb": "", "other": "", "none/backup.lbx": "",
+	} {
+		if want != "" {
+			want = filepath.Join(dir, want)
+		}
+		if got := nearestFile(filepath.Join(dir, name)); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
 }
