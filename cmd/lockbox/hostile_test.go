@@ -63,8 +63,9 @@ func storeEntries(name string, entries []index.Entry) bool {
 func TestHostileArchives(t *testing.T) {
 	names := rapid.SampledFrom([]string{"a", "b", "A", "link", `c:\x`, "\xff", "CON", "d."})
 	targets := rapid.SampledFrom([]string{"../canary", "../../canary/f", "a", "A/..", "link/..", ".", "..", "/", "/nowhere", "b/../..", "./link"})
-	stored := 0
+	stored, tried := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
+		tried++
 		base := t.TempDir()
 		dest, canary := filepath.Join(base, "dest"), filepath.Join(base, "canary")
 		write(t, filepath.Join(canary, "f"), []byte("canary"))
@@ -162,7 +163,7 @@ func TestHostileArchives(t *testing.T) {
 			}
 		}
 	})
-	if stored < 20 {
-		t.Errorf("only %d archives could be made", stored)
+	if stored < tried/4 {
+		t.Errorf("only %d archives of %d could be made", stored, tried)
 	}
 }
