@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -10,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"lockbox/internal/store"
 )
@@ -55,8 +53,13 @@ func TestExitCodes(t *testing.T) {
 		}
 	}
 	if runtime.GOOS != "windows" {
-		if got := interrupted(t, dir); got != 130 {
-			t.Errorf("interrupted: exit %d", got)
+		cmd, in, errs := startAdding(t, dir) // and it is reading its input
+		defer in.Close()
+		if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		if got := exitStatus(t, cmd.Wait()); got != 130 {
+			t.Errorf("interrupted: exit %d: %s", got, errs)
 		}
 	}
 
@@ -94,33 +97,4 @@ func absolute(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	return path
-}
-
-// interrupted is the exit code of a command that was waiting for its input when it was interrupted.
-func interrupted(t *testing.T, dir string) int {
-	t.Helper()
-	cmd := command(t, dir, "add", "interrupted.lbx", "-", "--stdin-name", "x", "--progress", "always")
-	input, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer input.Close()
-	errs, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	timeout := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
-	defer timeout.Stop()
-	// With the first of its bar the command is at work, and no longer on its way there.
-	if _, err := io.ReadFull(errs, make([]byte, 8)); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
-	_, _ = io.Copy(io.Discard, errs)
-	return exitStatus(t, cmd.Wait())
 }
