@@ -8,7 +8,6 @@ import (
 	"crypto/pbkdf2"
 	"crypto/sha1"
 	"crypto/subtle"
-	"errors"
 	"hash"
 	"hash/crc32"
 	"io"
@@ -90,7 +89,7 @@ func (a *aesReader) Read(p []byte) (int, error) {
 	n, err := a.r.Read(p)
 	a.mac.Write(p[:n])
 	a.stream.xor(p[:n])
-	if errors.Is(err, io.EOF) {
+	if err == io.EOF {
 		var code [macLen]byte
 		if _, err2 := io.ReadFull(a.tail, code[:]); err2 != nil {
 			err = noEOF(err2, -1)

@@ -117,7 +117,7 @@ func (c *content) Read(p []byte) (int, error) {
 		c.sum.Write(p[:n])
 	}
 	if err != nil {
-		if errors.Is(err, io.EOF) {
+		if err == io.EOF {
 			err = c.end()
 		} else {
 			err = damaged(c.h, err)
@@ -138,7 +138,7 @@ func (c *content) end() error {
 	for {
 		n, err := c.packed.Read(b[:])
 		left += n
-		if errors.Is(err, io.EOF) {
+		if err == io.EOF {
 			break
 		}
 		if err != nil {
