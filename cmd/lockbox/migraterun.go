@@ -149,22 +149,19 @@ func (m *migrator) create(ctx context.Context, old, output string, info source.I
 	if err := m.opt.revault.fits(old, info, m.opt.into != ""); err != nil {
 		return nil, err
 	}
-	what := ""
-	switch {
-	case m.opt.plaintext:
-	case info.Encrypted && !c.encrypts():
-		what = "encrypted"
-	case info.Signed && a.keys.signKey == "" && !c.encrypts():
-		what = "signed"
-	}
-	if what != "" {
-		return nil, &failure{
-			code: exitUsage, err: fmt.Errorf("%s is %s, and it was not said how the new archive is to be protected", quoted(old), what),
-			hint: "--encrypt locks it with a passphrase, --recipient KEY for a public key, --sign-key FILE signs it; --plaintext leaves it open to everybody",
+	if !m.opt.plaintext {
+		switch {
+		case info.Encrypted && !c.encrypts():
+			return nil, &failure{
+				code: exitFailed, err: fmt.Errorf("%s is encrypted, and it was not said how the new archive is to be protected", quoted(old)),
+				hint: "--encrypt locks it with a passphrase, --recipient KEY for a public key; --plaintext leaves it open to everybody",
+			}
+		case info.Signed && a.keys.signKey == "":
+			return nil, &failure{
+				code: exitFailed, err: fmt.Errorf("%s is signed, and no key was given to sign the new archive by", quoted(old)),
+				hint: "--sign-key FILE signs it; --plaintext does without, also where the new archive is encrypted",
+			}
 		}
-	}
-	if info.Signed && a.keys.signKey == "" {
-		a.say.Warnf("%s was signed by %s; the new archive is not signed", quoted(old), quoted(info.Signer))
 	}
 	if info.Padded && !c.padding.set {
 		c.padding.value = "padme"
