@@ -94,7 +94,8 @@ in its name: ` + strings.Join(migrate.Formats(), ", ") + `. OLD may be -: standa
 
 The old file is only read. The new one appears under its name when it is complete, on
 the device, and every entry of it was compared with a second reading of the old one:
-bytes, digests and metadata. Interrupted, it leaves nothing, and can be run again.
+bytes, digests and metadata. Interrupted, it leaves nothing, and can be run again. Times
+that a format keeps without a zone (ZIP's own, RAR before 5) are taken for this machine's.
 
 What cannot be carried over, a damaged entry or an attribute that has no place, is named
 and makes it fail (exit 1, or 15 for damage) unless --allow-loss accepts it; --report

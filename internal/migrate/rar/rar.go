@@ -159,10 +159,7 @@ func (a *archive) survey(ctx context.Context) error {
 // note says what the archive has that does not come over.
 func (a *archive) note() {
 	if a.off > 0 {
-		a.info.Notes = append(a.info.Notes, "the program in front of the archive is not carried over")
-	}
-	if a.facts.old {
-		a.info.Notes = append(a.info.Notes, "RAR before version 5 keeps times of day without a zone; they are taken for the zone of this machine")
+		a.info.Notes = append(a.info.Notes, fmt.Sprintf("%d bytes stand before the archive, a program that unpacks it perhaps; they are not part of it", a.off))
 	}
 	if a.facts.hidden {
 		a.info.Notes = append(a.info.Notes, "headers are encrypted: comments, owners, access lists and further streams, if there are any, are not seen")
@@ -181,7 +178,7 @@ func (a *archive) note() {
 		case "RR", "QO", "AV":
 			// What repairs or finds parts of this archive alone.
 		default:
-			a.info.Notes = append(a.info.Notes, fmt.Sprintf("%d parts of the kind %q are not known", n, name))
+			a.info.Lost = append(a.info.Lost, fmt.Sprintf("parts of the unknown kind %q (%d)", name, n))
 		}
 	}
 }

@@ -160,7 +160,7 @@ func TestOlderLayout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info.Entries != 4 || info.Bytes != 14 || info.Encrypted || len(info.Lost) != 1 || len(info.Notes) != 1 {
+	if info.Entries != 4 || info.Bytes != 14 || info.Encrypted || len(info.Lost) != 1 || len(info.Notes) != 0 {
 		t.Errorf("%+v", info)
 	}
 	mtime := time.Date(2020, 3, 14, 15, 9, 52, 0, time.Local).Unix()

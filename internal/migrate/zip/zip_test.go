@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -301,6 +302,26 @@ func TestBeforeAndAfter(t *testing.T) {
 	}
 	if v := Probe(input([]byte("nothing of the kind, but long enough to hold an end record"))); v.Format != "" {
 		t.Errorf("text: %+v", v)
+	}
+}
+
+// What a field says that is not read is lost, once for the two headers; fields that are read, and filling, are not.
+func TestUnreadFields(t *testing.T) {
+	for _, c := range []struct {
+		extra string
+		want  []string
+	}{
+		{"", nil},
+		{"UT\x05\x00\x01\x00\x00\x00\x40", nil},
+		{"\x35\xd9\x06\x00\x04\x00\x00\x00\x00\x00", nil},
+		{"\x00\x00\x00", nil},
+		{"SD\x04\x00\x01\x02\x03\x04", []string{"its access rights of Windows"}},
+		{"\x34\x12\x01\x00xUT\x05\x00\x01\x00\x00\x00\x40", []string{"what its extra field 0x1234 says"}},
+	} {
+		got, _, err := readEverything(one(t, "name", "data", func(h *kzip.FileHeader) { h.Extra = []byte(c.extra) }), source.Options{})
+		if err != nil || got["name"].err != nil || !slices.Equal(got["name"].e.Lost, c.want) {
+			t.Errorf("%q: %q, %v, %v", c.extra, got["name"].e.Lost, got["name"].err, err)
+		}
 	}
 }
 
