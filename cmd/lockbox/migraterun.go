@@ -60,9 +60,6 @@ func (m *migrator) replace(ctx context.Context, old string) error {
 		}
 		return err
 	}
-	if _, err := os.Lstat(migrate.BackupName(old)); err == nil {
-		return m.failure(old, old, fmt.Errorf("%w: %s", migrate.ErrNotOurs, quoted(migrate.BackupName(old))))
-	}
 	rep, err := m.attempt(ctx, old, migrate.NewName(old), func(in *migrate.Input) error { return migrate.Exchange(vfs.OS(), in) })
 	return m.conclude(old, old, &rep, err)
 }
