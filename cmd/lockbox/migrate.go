@@ -38,7 +38,7 @@ func (o *migrateOptions) register(f *pflag.FlagSet) {
 	f.StringVar(&o.report, "report", "", "write what was migrated and what was not to this file, as JSON")
 	f.BoolVar(&o.plaintext, "plaintext", false, "let the new archive have less protection than the old one: not encrypted, not signed, or neither, as the other flags say")
 	f.Var(&o.maxSize, "max-size", "refuse an archive whose files have more bytes than this (default 4T)")
-	f.Var(&o.maxEntries, "max-entries", "refuse an archive with more entries than this (default 10000000)")
+	f.Var(&o.maxEntries, "max-entries", "refuse an archive with more entries than this (default 500000; 1000 take half a megabyte of memory)")
 	f.Var(&o.maxRatio, "max-ratio", "refuse an archive, once its files have more than 64 MiB, whose files are so many times larger than it (default 1000)")
 	o.revault.register(f)
 	o.create.register(f)

@@ -65,7 +65,7 @@ func Open(ctx context.Context, in source.Input, o source.Options) (source.Archiv
 	case !v.Supported:
 		return nil, format.Corrupt("cpio archive", 0, "the input is no cpio archive")
 	}
-	a := &archive{in: in, most: o.MaxEntries, info: source.Info{Format: v.Format}}
+	a := &archive{in: in, most: o.MaxEntries, info: source.Info{Format: v.Format, Links: true}}
 	s := newStream(ctx, in)
 	defer s.close()
 	for {

@@ -96,7 +96,7 @@ func Open(ctx context.Context, in source.Input, o source.Options) (source.Archiv
 		return nil, format.Corrupt("RAR archive", -1, "the input has no signature of RAR 1.5 or later")
 	}
 	a := &archive{in: in, off: off, facts: walk(in, off), most: o.MaxEntries}
-	a.info = source.Info{Format: Format, Entries: -1, Bytes: -1}
+	a.info = source.Info{Format: Format, Links: true, Entries: -1, Bytes: -1}
 	switch {
 	case a.facts.volume:
 		return nil, fmt.Errorf("%w: RAR archives of several volumes", unpack.ErrUnsupported)

@@ -58,6 +58,8 @@ type Info struct {
 	Random bool
 	// Repeats says that a path may come again and then stands for a later state of the same thing, as in tar.
 	Repeats bool
+	// Links says that entries may be hard links (Entry.LinkTo). What it takes to make them is kept of every file.
+	Links   bool
 	Entries int64 // -1 when only reading tells
 	Bytes   int64 // of contents, -1 when only reading tells
 	// Lost is what the archive as a whole has and the new one will not have: comments, bytes that stand where no format
@@ -75,6 +77,7 @@ type Entry struct {
 	// only reading tells. Content, LinkGroup and XattrsContent are 0.
 	Entry index.Entry
 	// LinkTo is the path of an earlier entry of which this one is a hard link. Then there is no content.
+	// Only where Info.Links says that there are such.
 	LinkTo pathsafe.Path
 	// Open opens the content of a file: what Entry.Sparse calls data, without the holes. Reading ends in io.EOF only
 	// when everything that the format can check was checked.

@@ -66,7 +66,7 @@ func Open(_ context.Context, in source.Input, o source.Options) (source.Archive,
 		return nil, corrupt(0, "no header stands at its beginning")
 	}
 	return &archive{in: in, o: o, kind: kind, seen: make(map[string]bool), info: source.Info{
-		Format: suffixes[kind], Random: kind == "", Repeats: true, Entries: -1, Bytes: -1,
+		Format: suffixes[kind], Random: kind == "", Repeats: true, Links: true, Entries: -1, Bytes: -1,
 	}}, nil
 }
 

@@ -174,10 +174,10 @@ func (w *weakReader) Read(p []byte) (int, error) {
 
 // decrypted is the entry's compressed bytes.
 func (a *archive) decrypted(h *header, l local, r *io.SectionReader) (io.Reader, uint16, error) {
+	b := bufio.NewReaderSize(r, int(min(r.Size(), 64<<10)))
 	if h.flags&flagEncrypted == 0 {
-		return bufio.NewReaderSize(r, 64<<10), h.method, nil
+		return b, h.method, nil
 	}
-	b := bufio.NewReaderSize(r, 64<<10)
 	if h.method == methodAES {
 		f, err := parseAES(h.extra)
 		if err != nil {
