@@ -121,7 +121,7 @@ func Open(ctx context.Context, in source.Input, o source.Options) (source.Archiv
 	return a, nil
 }
 
-// survey reads all headers once.
+// survey reads all headers once, as far as they can be read.
 func (a *archive) survey(ctx context.Context) error {
 	z, err := a.reader()
 	if err != nil {
@@ -135,6 +135,10 @@ func (a *archive) survey(ctx context.Context) error {
 		}
 		if err == nil {
 			err = ctx.Err()
+		}
+		if errors.Is(err, format.ErrCorrupt) {
+			n, total = -1, -1 // what stands before the damage can be read
+			break
 		}
 		if err != nil {
 			return err
