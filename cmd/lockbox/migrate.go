@@ -113,8 +113,8 @@ encrypted archive only, and forms do not. An older state is never taken for the 
 one: where that is damaged, --allow-loss takes what is left and says what it is.
 
 --into DIR migrates every old archive below a directory, or several that are named, each
-to NAME.lbx; it goes on after a failure, and ends in 3 when one was not migrated, 15 when
-one is damaged.`,
+to NAME.lbx: one after the other, all workers on each. It goes on after a failure, and
+ends in 3 when one was not migrated, 15 when one is damaged.`,
 		Example: `  lockbox migrate photos.zip -o photos.lbx
   lockbox migrate backup.tar.gz --replace
   lockbox migrate secret.7z -o secret.lbx --source-passphrase-file old.txt --encrypt
