@@ -206,6 +206,8 @@ func (m *migrator) failure(old, output string, err error) error {
 		}
 	case errors.Is(err, format.ErrAuth):
 		return &failure{code: exitAuth, err: fmt.Errorf("%s was not migrated: %w", name, err), hint: "--source-passphrase-file FILE names a file with its passphrase, and for reVault --raw-key-file or --source-identity one with its key"}
+	case errors.Is(err, fs.ErrExist) && old == output:
+		return &failure{code: exitBusy, err: fmt.Errorf("%s was not migrated: another migration of it was there first", name), hint: "run the command again"}
 	case errors.Is(err, fs.ErrExist):
 		return overtaken(output)
 	}

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -577,4 +578,39 @@ func FuzzZip(f *testing.F) {
 			_ = r.Close()
 		}
 	})
+}
+
+// What is kept of an archive in memory is little for each entry, however long its names are.
+func TestMemory(t *testing.T) {
+	const n = 20_000
+	var b bytes.Buffer
+	w := kzip.NewWriter(&b)
+	for i := range n {
+		if _, err := w.CreateHeader(&kzip.FileHeader{Name: fmt.Sprintf("%s/%d", strings.Repeat("long", 50), i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	in := input(b.Bytes())
+	heap := func() uint64 {
+		runtime.GC()
+		runtime.GC() // what pools held, too
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	a, err := Open(context.Background(), in, source.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if grown := int64(heap()) - int64(before); grown > n*64 {
+		t.Errorf("%d entries take %d bytes", n, grown)
+	}
+	if err := a.Close(); err != nil { // it was in use until here
+		t.Fatal(err)
+	}
+	runtime.KeepAlive(a)
 }
