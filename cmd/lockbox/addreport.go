@@ -46,6 +46,12 @@ func (r *adder) added(ctx context.Context, got store.Added) {
 // costs little then, for what is kept of an entry has no pointers in it, but four per cent of a small add.
 const manyEntries = 100_000
 
+func (a *app) spareMemory() {
+	if a.sys.getenv("GOGC") == "" {
+		debug.SetGCPercent(30)
+	}
+}
+
 // count adds an entry to the sums and writes its line.
 func (r *adder) count(path pathsafe.Path, p pending, bytes int64, action string) {
 	if p.kind == index.File {
@@ -53,8 +59,8 @@ func (r *adder) count(path pathsafe.Path, p pending, bytes int64, action string)
 	} else {
 		r.others++
 	}
-	if r.files+r.others == manyEntries && r.a.sys.getenv("GOGC") == "" {
-		debug.SetGCPercent(30)
+	if r.files+r.others == manyEntries {
+		r.a.spareMemory()
 	}
 	r.bytes += bytes
 	if p.unlisted != nil {

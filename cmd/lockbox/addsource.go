@@ -251,7 +251,7 @@ func (s *stdinSource) Read(p []byte) (int, error) {
 	n, err := s.r.Read(p)
 	s.bar.add(int64(n))
 	s.probe.write(p[:n])
-	if err != nil && !errors.Is(err, io.EOF) {
+	if err != nil && err != io.EOF {
 		s.err = err
 	}
 	return n, err

@@ -200,7 +200,7 @@ func sameBytes(ctx context.Context, ar *store.Archive, e *index.Entry, digest fo
 		}
 		n, err := f.Read(*buf)
 		_, _ = h.Write((*buf)[:n]) // a hash takes everything
-		if errors.Is(err, io.EOF) {
+		if err == io.EOF {
 			break
 		}
 		if err != nil {

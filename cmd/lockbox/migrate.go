@@ -36,9 +36,9 @@ func (o *migrateOptions) register(f *pflag.FlagSet) {
 	f.StringVar(&o.encoding, "source-encoding", "", "what names are written in that do not say it themselves, such as cp866 or shift_jis (default: what the format says)")
 	f.BoolVar(&o.allowLoss, "allow-loss", false, "go on without what cannot be carried over; each is named")
 	f.StringVar(&o.report, "report", "", "write what was migrated and what was not to this file, as JSON")
-	f.BoolVar(&o.plaintext, "plaintext", false, "make an archive that is neither encrypted nor signed of one that was")
+	f.BoolVar(&o.plaintext, "plaintext", false, "let the new archive have less protection than the old one: not encrypted, not signed, or neither, as the other flags say")
 	f.Var(&o.maxSize, "max-size", "refuse an archive whose files have more bytes than this (default 4T)")
-	f.Var(&o.maxEntries, "max-entries", "refuse an archive with more entries than this (default 10000000)")
+	f.Var(&o.maxEntries, "max-entries", "refuse an archive with more entries than this (default 500000; 1000 take half a megabyte of memory)")
 	f.Var(&o.maxRatio, "max-ratio", "refuse an archive, once its files have more than 64 MiB, whose files are so many times larger than it (default 1000)")
 	o.revault.register(f)
 	o.create.register(f)
@@ -60,8 +60,6 @@ func (o *migrateOptions) validate() error {
 		return &failure{code: exitUsage, err: errors.New("the new archive is missing"), hint: "name it with -o, or put it into the old one's place with --replace"}
 	case len(o.old) > 1 && o.into == "":
 		return usagef("-o and --replace are for one old archive; %s was given as well (--into DIR takes several)", quoted(o.old[1]))
-	case o.plaintext && (o.create.encrypts()):
-		return usagef("--plaintext cannot be used with --encrypt or --recipient")
 	case o.maxSize.set && o.maxSize.n == 0 || o.maxEntries.set && o.maxEntries.n == 0 || o.maxRatio.set && o.maxRatio.n == 0:
 		return usagef("a limit of 0 would let nothing through")
 	}
@@ -96,12 +94,16 @@ in its name: ` + strings.Join(migrate.Formats(), ", ") + `. OLD may be -: standa
 
 The old file is only read. The new one appears under its name when it is complete, on
 the device, and every entry of it was compared with a second reading of the old one:
-bytes, digests and metadata. Interrupted, it leaves nothing, and can be run again.
+bytes, digests and metadata. Interrupted, it leaves nothing, and can be run again. Times
+that a format keeps without a zone (ZIP's own, RAR before 5) are taken for this machine's.
 
 What cannot be carried over, a damaged entry or an attribute that has no place, is named
 and makes it fail (exit 1, or 15 for damage) unless --allow-loss accepts it; --report
-writes the list. Of an archive that is encrypted or signed none is made that is not,
-unless --plaintext says so. --max-size, --max-entries and --max-ratio stop bombs.
+writes the list. --max-size, --max-entries and --max-ratio stop bombs.
+
+The new archive is protected as the old one was: of an encrypted one it is encrypted, of
+a signed one it is signed, or the migration is refused (exit 1). --plaintext takes less:
+neither, or with --encrypt no signature, or with --sign-key no encryption.
 
 --replace gives the new archive the name of the old one, which is kept as OLD.bak. After
 a crash the name stands for one of the two, whole; run again, it finishes or begins anew.
@@ -111,12 +113,12 @@ encrypted archive only, and forms do not. An older state is never taken for the 
 one: where that is damaged, --allow-loss takes what is left and says what it is.
 
 --into DIR migrates every old archive below a directory, or several that are named, each
-to NAME.lbx; it goes on after a failure, and ends in 3 when one was not migrated, 15 when
-one is damaged.`,
+to NAME.lbx: one after the other, all workers on each. It goes on after a failure, and
+ends in 3 when one was not migrated, 15 when one is damaged.`,
 		Example: `  lockbox migrate photos.zip -o photos.lbx
   lockbox migrate backup.tar.gz --replace
   lockbox migrate secret.7z -o secret.lbx --source-passphrase-file old.txt --encrypt
-  lockbox migrate keys.lbox -o keys.lbx --source-passphrase-file old.txt --encrypt --variables-to variables
+  lockbox migrate keys.lbox -o keys.lbx --source-passphrase-file old.txt --encrypt --sign-key me --variables-to variables
   lockbox migrate old-archives --into new-archives --report report.json
   ssh host tar c /srv | lockbox migrate - -o srv.lbx`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -127,8 +129,8 @@ one is damaged.`,
 			if a.g.expectRoot.digest != nil {
 				return usagef("--expect-root names a state of an archive that exists")
 			}
-			if opt.plaintext && a.keys.signKey != "" {
-				return usagef("--plaintext cannot be used with --sign-key")
+			if opt.plaintext && opt.create.encrypts() && a.keys.signKey != "" {
+				return usagef("--plaintext cannot be used with both encryption and --sign-key: there is no more protection than that")
 			}
 			return a.migrate(cmd.Context(), opt)
 		},

@@ -78,11 +78,6 @@ func (m *migrator) facts(o *object, output string, r *migrate.Report, err error)
 // tell says what was migrated.
 func (m *migrator) tell(old, output string, r *migrate.Report) error {
 	a := m.a
-	for _, n := range r.Info.Notes {
-		if !a.g.quiet && !a.g.json {
-			a.say.Warnf("%s: %s", quoted(old), n)
-		}
-	}
 	if a.g.json {
 		var o object
 		o.begin().open("summary").bytes("source", old).str("format", r.Info.Format)
@@ -103,6 +98,11 @@ func (m *migrator) tell(old, output string, r *migrate.Report) error {
 	}
 	_, err := fmt.Fprintf(a.out, "migrated %s (%s) to %s: %s, %s, generation %d%s\n", from, r.Info.Format, pathsafe.Quote(output),
 		plural(uint64(r.Entries), "entry", "entries"), humanBytes(r.Bytes), r.Summary.Generation, more)
+	for _, n := range r.Info.Notes {
+		if err == nil {
+			_, err = fmt.Fprintf(a.out, "  %s\n", n)
+		}
+	}
 	return err
 }
 

@@ -87,6 +87,10 @@ func unchangedFile(t *testing.T, name string, want []byte) {
 func TestMigrateRevault(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("LOCKBOX_PASSPHRASE", "of the new archives")
+	key, err := filepath.Abs("testdata/keys/sign")
+	if err != nil {
+		t.Fatal(err)
+	}
 	samples, flags := revaultSamples(t, dir)
 	for _, s := range samples {
 		t.Run(s.name, func(t *testing.T) {
@@ -95,7 +99,7 @@ func TestMigrateRevault(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer unchangedFile(t, s.old, old)
-			args := append([]string{"migrate", s.old, "-o", s.name + ".lbx", "--encrypt", "--variables-to", "their variables"}, flags[s.name]...)
+			args := append([]string{"migrate", s.old, "-o", s.name + ".lbx", "--encrypt", "--sign-key", key, "--variables-to", "their variables"}, flags[s.name]...)
 			want := map[string]int{"ok": 0, "partial": 15, "error": 15, "unsupported": 14}[s.Expect]
 			code, _, errs := lockbox(t, dir, args...)
 			if code != want {

@@ -60,9 +60,6 @@ func (m *migrator) replace(ctx context.Context, old string) error {
 		}
 		return err
 	}
-	if _, err := os.Lstat(migrate.BackupName(old)); err == nil {
-		return m.failure(old, old, fmt.Errorf("%w: %s", migrate.ErrNotOurs, quoted(migrate.BackupName(old))))
-	}
 	rep, err := m.attempt(ctx, old, migrate.NewName(old), func(in *migrate.Input) error { return migrate.Exchange(vfs.OS(), in) })
 	return m.conclude(old, old, &rep, err)
 }
@@ -149,22 +146,22 @@ func (m *migrator) create(ctx context.Context, old, output string, info source.I
 	if err := m.opt.revault.fits(old, info, m.opt.into != ""); err != nil {
 		return nil, err
 	}
-	what := ""
-	switch {
-	case m.opt.plaintext:
-	case info.Encrypted && !c.encrypts():
-		what = "encrypted"
-	case info.Signed && a.keys.signKey == "" && !c.encrypts():
-		what = "signed"
-	}
-	if what != "" {
-		return nil, &failure{
-			code: exitUsage, err: fmt.Errorf("%s is %s, and it was not said how the new archive is to be protected", quoted(old), what),
-			hint: "--encrypt locks it with a passphrase, --recipient KEY for a public key, --sign-key FILE signs it; --plaintext leaves it open to everybody",
+	if !m.opt.plaintext {
+		switch {
+		case info.Encrypted && !c.encrypts():
+			return nil, &failure{
+				code: exitFailed, err: fmt.Errorf("%s is encrypted, and it was not said how the new archive is to be protected", quoted(old)),
+				hint: "--encrypt locks it with a passphrase, --recipient KEY for a public key; --plaintext leaves it open to everybody",
+			}
+		case info.Signed && a.keys.signKey == "":
+			return nil, &failure{
+				code: exitFailed, err: fmt.Errorf("%s is signed, and no key was given to sign the new archive by", quoted(old)),
+				hint: "--sign-key FILE signs it; --plaintext does without, also where the new archive is encrypted",
+			}
 		}
 	}
-	if info.Signed && a.keys.signKey == "" {
-		a.say.Warnf("%s was signed by %s; the new archive is not signed", quoted(old), quoted(info.Signer))
+	if info.Entries < 0 || info.Entries >= manyEntries {
+		a.spareMemory()
 	}
 	if info.Padded && !c.padding.set {
 		c.padding.value = "padme"
@@ -209,6 +206,8 @@ func (m *migrator) failure(old, output string, err error) error {
 		}
 	case errors.Is(err, format.ErrAuth):
 		return &failure{code: exitAuth, err: fmt.Errorf("%s was not migrated: %w", name, err), hint: "--source-passphrase-file FILE names a file with its passphrase, and for reVault --raw-key-file or --source-identity one with its key"}
+	case errors.Is(err, fs.ErrExist) && old == output:
+		return &failure{code: exitBusy, err: fmt.Errorf("%s was not migrated: another migration of it was there first", name), hint: "run the command again"}
 	case errors.Is(err, fs.ErrExist):
 		return overtaken(output)
 	}

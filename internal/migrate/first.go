@@ -167,7 +167,7 @@ func (r *run) take(e *source.Entry) (src store.Source, big, ok bool) {
 	}
 	src.Entry, src.LinkTo = e.Entry, e.LinkTo
 	if e.Open != nil && e.LinkTo.IsZero() {
-		src.Linkable = true
+		src.Linkable = r.rep.Info.Links
 		if r.rep.Info.Random {
 			src.Open = func() (store.Reader, index.Entry, error) {
 				c, err := r.open(e.Open)

@@ -71,7 +71,7 @@ func spool(ctx context.Context, t vfs.Temp, r io.Reader) error {
 			}
 			off += int64(n)
 		}
-		if errors.Is(err, io.EOF) {
+		if err == io.EOF {
 			return nil
 		}
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 
@@ -22,10 +23,11 @@ type Limits struct {
 	Ratio   int64 // bytes of contents for each byte of the old archive, once there are more than RatioFrom
 }
 
-// The defaults. No real archive is compressed better than a thousand to one by deflate.
+// The defaults. No real archive is compressed better than a thousand to one by deflate. An entry takes some 0.5 KB of
+// memory until its migration ends, so that many take 250 MiB.
 const (
 	DefaultSize    = 4 << 40
-	DefaultEntries = 10_000_000
+	DefaultEntries = 500_000
 	DefaultRatio   = 1000
 	RatioFrom      = 64 << 20
 )
@@ -40,6 +42,7 @@ func (l Limits) withDefaults() Limits {
 	if l.Ratio == 0 {
 		l.Ratio = DefaultRatio
 	}
+	l.Entries = min(l.Entries, math.MaxInt32) // they are counted so
 	return l
 }
 

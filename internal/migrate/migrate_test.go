@@ -170,7 +170,7 @@ func TestRun(t *testing.T) {
 			known := file("dir/known", long)
 			sparse := file("sparse", "data")
 			sparse.Entry.Size, sparse.Entry.Sparse = 1<<20, []index.SparseRun{{Data: 0, Hole: 1<<20 - 4}, {Data: 4}}
-			f := &fake{info: source.Info{Format: "fake", Random: random, Entries: -1, Bytes: -1}}
+			f := &fake{info: source.Info{Format: "fake", Links: true, Random: random, Entries: -1, Bytes: -1}}
 			entries := []*source.Entry{file("a", "1"), known, file("empty", ""), link, sym, dir, sparse}
 			if !random {
 				entries = append(entries, unknown, short, file("last", "z"))
@@ -240,7 +240,7 @@ func TestLosses(t *testing.T) {
 	} {
 		for _, random := range []bool{false, true} {
 			for _, allow := range []bool{false, true} {
-				f := &fake{info: source.Info{Format: "fake", Random: random, Entries: -1, Bytes: -1}, read: list(c.entries...)}
+				f := &fake{info: source.Info{Format: "fake", Links: true, Random: random, Entries: -1, Bytes: -1}, read: list(c.entries...)}
 				told := 0
 				m, rep, err := migrateFake(t, f, Options{AllowLoss: allow, Jobs: 2, Lost: func(Loss) { told++ }})
 				if len(rep.Lost) != 1 || told != 1 || !strings.Contains(rep.Lost[0].Reason, c.lost) || rep.Lost[0].Damage != c.damaged {
@@ -273,7 +273,7 @@ func TestLosses(t *testing.T) {
 
 // In tar a path that comes again stands for a newer state.
 func TestRepeats(t *testing.T) {
-	f := &fake{info: source.Info{Format: "fake", Repeats: true, Entries: -1, Bytes: -1}, read: list(file("a", "1"), file("b", "x"), file("a", "two"))}
+	f := &fake{info: source.Info{Format: "fake", Links: true, Repeats: true, Entries: -1, Bytes: -1}, read: list(file("a", "1"), file("b", "x"), file("a", "two"))}
 	m, rep, err := migrateFake(t, f, Options{})
 	if err != nil || !slices.Equal(rep.Repeated, []string{"a"}) || rep.Entries != 2 {
 		t.Fatalf("%+v, %v", rep, err)
@@ -314,7 +314,7 @@ func TestSecondReading(t *testing.T) {
 		},
 	} {
 		for _, random := range []bool{false, true} {
-			f := &fake{info: source.Info{Format: "fake", Random: random, Entries: -1, Bytes: -1}, read: read}
+			f := &fake{info: source.Info{Format: "fake", Links: true, Random: random, Entries: -1, Bytes: -1}, read: read}
 			if _, _, err := migrateFake(t, f, Options{Jobs: 2}); err == nil || f.reads != 2 {
 				t.Errorf("%s, random %v: %v after %d readings", what, random, err, f.reads)
 			}
@@ -336,7 +336,7 @@ func TestLimits(t *testing.T) {
 		e.Open = func() (io.ReadCloser, error) { return io.NopCloser(io.LimitReader(zeroReader{}, n)), nil }
 		return e
 	}
-	info := source.Info{Format: "fake", Entries: -1, Bytes: -1}
+	info := source.Info{Format: "fake", Links: true, Entries: -1, Bytes: -1}
 	for _, c := range []struct {
 		what string
 		f    *fake
@@ -365,7 +365,7 @@ func (zeroReader) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 // A file that is written to while it is read is noticed, and nobody's archive is overwritten.
 func TestInputAndOutput(t *testing.T) {
 	var m *vfs.MemFS
-	f := &fake{info: source.Info{Format: "fake", Entries: -1, Bytes: -1}}
+	f := &fake{info: source.Info{Format: "fake", Links: true, Entries: -1, Bytes: -1}}
 	f.read = func(n int, yield func(*source.Entry, error) bool) {
 		if n == 2 {
 			m.Put(oldName, make([]byte, 999))

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"lockbox/internal/format"
 	"lockbox/internal/journal"
 	"lockbox/internal/vfs"
 )
@@ -15,6 +16,10 @@ import (
 // So at every moment the name stands for the old archive or the new one, whole, and whoever runs it again finishes it or
 // begins anew. Where a file can have one name only, there is a moment at which the name stands for nothing; then both are
 // there under the others.
+//
+// Of two at once, the one that comes later finds the first name of the new archive taken, or the old one replaced, and has
+// changed nothing. What is of a new archive is only touched under a lock on it, so that nobody takes the work of
+// a running migration for what a killed one has left; and the second name of the old file is never taken away.
 
 // NewName is what the new archive is called until it takes the old one's name.
 func NewName(name string) string { return name + ".migrate-new" }
@@ -28,12 +33,20 @@ var ErrNotOurs = errors.New("a file of that name exists")
 // Resume looks at what an earlier replacement of name may have left. done says that it is replaced, now or already;
 // otherwise what is left is gone, and it can begin. The old archive is never touched.
 func Resume(fsys vfs.FS, name string) (done bool, err error) {
+	ready, readyErr := false, error(fs.ErrNotExist)
+	held, err := hold(fsys, name)
+	switch {
+	case err == nil:
+		defer func() { err = errors.Join(err, held()) }()
+		ready, readyErr = isLockbox(fsys, NewName(name))
+	case !errors.Is(err, fs.ErrNotExist):
+		return false, err
+	}
 	isNew, err := isLockbox(fsys, name)
 	there := !errors.Is(err, fs.ErrNotExist)
 	if err != nil && there {
 		return false, err
 	}
-	ready, readyErr := isLockbox(fsys, NewName(name))
 	if readyErr != nil && !errors.Is(readyErr, fs.ErrNotExist) {
 		return false, readyErr
 	}
@@ -62,27 +75,51 @@ func Resume(fsys vfs.FS, name string) (done bool, err error) {
 		return false, nil // whoever asks finds that it is no old archive
 	}
 	if backup {
-		// A second name of the old archive that the interrupted run gave it, or something else.
-		same, err := sameFile(fsys, name, BackupName(name))
-		if err == nil && (!same || !ready) {
-			err = taken(BackupName(name), false)
-		}
-		if err == nil {
-			err = fsys.Remove(BackupName(name))
-		}
-		if err != nil {
-			return false, err
+		// A second name of the old archive, which is all that a backup is, or something else.
+		if same, err := sameFile(fsys, name, BackupName(name)); err != nil || !same {
+			return false, errors.Join(err, taken(BackupName(name), same))
 		}
 	}
-	if ready {
+	switch {
+	case ready:
 		err = fsys.Remove(NewName(name))
-	} else if readyErr == nil {
+		if err == nil {
+			err = fsys.SyncDir(filepath.Dir(name))
+		}
+	case readyErr == nil:
 		err = taken(NewName(name), false)
 	}
-	if err == nil && (ready || backup) {
-		err = fsys.SyncDir(filepath.Dir(name))
-	}
 	return false, err
+}
+
+// exchangeLock is the byte of a new archive that is locked while it stands under NewName and something is done about it:
+// beyond the end of any file, and apart from those that the store locks.
+const exchangeLock = int64(1) << 61
+
+// hold keeps others away from the new archive under NewName, and returns what lets go of it. Where the system has no
+// locks, or the file is one that only its reader's rights are for, nobody is kept away.
+func hold(fsys vfs.FS, name string) (release func() error, err error) {
+	f, err := fsys.Open(NewName(name), true)
+	if errors.Is(err, fs.ErrPermission) {
+		return func() error { return nil }, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	ok, err := f.TryLock(exchangeLock, 1, true)
+	if errors.Is(err, vfs.ErrLockUnsupported) {
+		ok, err = true, nil
+	}
+	if err == nil && ok {
+		ok, err = f.SameFile(NewName(name)) // it may have been renamed, or removed
+	}
+	if err == nil && !ok {
+		err = &format.Error{Kind: format.ErrBusy, Offset: -1, Detail: "another migration of it is at work"}
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f.Close, nil
 }
 
 func taken(name string, ours bool) error {
@@ -93,24 +130,35 @@ func taken(name string, ours bool) error {
 }
 
 // Exchange gives the new archive, which is complete under NewName, the old one's name.
-func Exchange(fsys vfs.FS, in *Input) error {
+func Exchange(fsys vfs.FS, in *Input) (err error) {
 	name := in.name
+	held, err := hold(fsys, name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, held()) }()
 	if err := in.unchanged(); err != nil {
 		return errors.Join(err, fsys.Remove(NewName(name)))
 	}
 	if err := fsys.SetRights(name, NewName(name)); err != nil {
 		return err
 	}
-	err := fsys.Link(name, BackupName(name))
-	moved := errors.Is(err, vfs.ErrNoLinks)
-	if moved {
-		if there, e := exists(fsys, BackupName(name)); e != nil || there {
-			return errors.Join(e, taken(BackupName(name), !there))
+	moved := false
+	err = fsys.Link(name, BackupName(name))
+	if errors.Is(err, vfs.ErrNoLinks) {
+		if there, e := exists(fsys, BackupName(name)); e != nil {
+			return e
+		} else if !there {
+			moved, err = true, fsys.Rename(name, BackupName(name))
+		} else {
+			err = fs.ErrExist
 		}
-		err = fsys.Rename(name, BackupName(name))
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
+	}
+	if same, err := in.f.SameFile(BackupName(name)); !moved && (err != nil || !same) {
+		return errors.Join(err, taken(BackupName(name), same))
 	}
 	if err := fsys.SyncDir(filepath.Dir(name)); err != nil {
 		return err

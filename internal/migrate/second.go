@@ -123,6 +123,9 @@ func (p *proof) run(ctx context.Context) error {
 		if n := e.Entry.DataSize(); e.Entry.Size >= 0 && n <= aheadMax {
 			// Short ones are compared by the workers.
 			b, err := io.ReadAll(c)
+			if cerr := c.Close(); err == nil {
+				err = cerr
+			}
 			if err != nil {
 				p.fail(p.named(e, err))
 				break
@@ -133,6 +136,9 @@ func (p *proof) run(ctx context.Context) error {
 		}
 		w.body = c
 		p.check(ctx, w, buf)
+		if err := c.Close(); err != nil {
+			p.fail(p.named(e, err))
+		}
 	}
 	close(work)
 	wg.Wait()

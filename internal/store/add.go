@@ -190,7 +190,7 @@ func (t *Tx) readSmall(it *item, r Reader, start time.Time) (time.Time, error) {
 	size := it.entry.DataSize()
 	it.data = getBuf(int(size) + 1) // one more, to see a file that has grown
 	n, err := readFull(r, *it.data)
-	if err != nil && !errors.Is(err, io.EOF) {
+	if err != nil && err != io.EOF {
 		return start, err
 	}
 	if err := r.Check(); err != nil {

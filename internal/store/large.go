@@ -73,7 +73,7 @@ func (t *Tx) tryLarge(ctx context.Context, it *item) (n uint64, dup bool, source
 			return 0, false, nil, err
 		}
 		buf, rerr := t.readUnit(r, expect, &u)
-		if rerr != nil && !errors.Is(rerr, io.EOF) {
+		if rerr != nil && rerr != io.EOF {
 			putBuf(buf)
 			return drop(rerr)
 		}
@@ -155,7 +155,7 @@ func (t *Tx) readUnits(it *item, r Reader) error {
 	for u := 0; ; {
 		buf, err := t.readUnit(r, expect, &u)
 		it.units = append(it.units, buf)
-		if err != nil && !errors.Is(err, io.EOF) {
+		if err != nil && err != io.EOF {
 			return err
 		}
 		h.write(*buf)
@@ -273,11 +273,16 @@ func (d *digester) sum() (sum format.Digest) {
 	return sum
 }
 
-// readFull reads until b is full; io.EOF when the source ended first, with what was read.
-func readFull(r io.Reader, b []byte) (int, error) {
-	n, err := io.ReadFull(r, b)
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		err = io.EOF
+// readFull reads until b is full; io.EOF when the source ended first, with what was read. Nothing but io.EOF itself is an
+// end: a source's own io.ErrUnexpectedEOF, or an error that wraps io.EOF, is a fault, also when it comes with the last byte.
+func readFull(r io.Reader, b []byte) (n int, err error) {
+	for n < len(b) && err == nil {
+		var k int
+		k, err = r.Read(b[n:])
+		n += k
+	}
+	if n == len(b) && err == io.EOF {
+		err = nil // the next call says so
 	}
 	return n, err
 }
@@ -300,7 +305,7 @@ func digestSource(ctx context.Context, src Source) (d format.Digest, e index.Ent
 		n, err := r.Read(*buf)
 		h.Write((*buf)[:n])
 		size += int64(n)
-		if errors.Is(err, io.EOF) {
+		if err == io.EOF {
 			break
 		}
 		if err != nil {

@@ -69,7 +69,7 @@ type member struct {
 	hasMode    bool
 }
 
-// Open reads all headers once.
+// Open reads all headers once, as far as they can be read.
 func Open(ctx context.Context, in source.Input, o source.Options) (source.Archive, error) {
 	switch v := Probe(in); {
 	case v.Detail != "":
@@ -84,6 +84,10 @@ func Open(ctx context.Context, in source.Input, o source.Options) (source.Archiv
 			return nil, err
 		}
 		m, err := a.header(off)
+		if errors.Is(err, format.ErrCorrupt) {
+			a.info.Entries, a.info.Bytes = -1, -1 // what stands before the damage can be read
+			break
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -189,3 +189,12 @@ func FuzzOpen(f *testing.F) {
 		}
 	})
 }
+
+// What stands before damage is given out, and the damage is the last thing.
+func TestCutShort(t *testing.T) {
+	b := magic + made("a/", "644", "whole!") + made("b/", "644", "cut")
+	info, list, err := readAll(t, b[:len(b)-10])
+	if !errors.Is(err, format.ErrCorrupt) || len(list) != 1 || list[0].e.Err != nil || list[0].e.Entry.Size != 6 || info.Entries != -1 || info.Bytes != -1 {
+		t.Errorf("%v, %+v, %+v", err, list, info)
+	}
+}

@@ -3,6 +3,7 @@ package cpio
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -52,11 +53,11 @@ func Probe(in source.Input) source.Verdict {
 
 type archive struct {
 	in   source.Input
-	most int64
+	o    source.Options
 	info source.Info
 }
 
-// Open reads all headers once.
+// Open reads all headers once, as far as they can be read.
 func Open(ctx context.Context, in source.Input, o source.Options) (source.Archive, error) {
 	v := Probe(in)
 	switch {
@@ -65,12 +66,16 @@ func Open(ctx context.Context, in source.Input, o source.Options) (source.Archiv
 	case !v.Supported:
 		return nil, format.Corrupt("cpio archive", 0, "the input is no cpio archive")
 	}
-	a := &archive{in: in, most: o.MaxEntries, info: source.Info{Format: v.Format}}
-	s := newStream(ctx, in)
+	a := &archive{in: in, o: o, info: source.Info{Format: v.Format, Links: true}}
+	s := newStream(ctx, in, o.MaxBytes)
 	defer s.close()
 	for {
 		h, _, err := s.next()
 		if err == io.EOF {
+			break
+		}
+		if errors.Is(err, format.ErrCorrupt) {
+			a.info.Entries, a.info.Bytes = -1, -1 // what stands before the damage can be read
 			break
 		}
 		if err != nil {
@@ -78,8 +83,8 @@ func Open(ctx context.Context, in source.Input, o source.Options) (source.Archiv
 		}
 		a.info.Entries++
 		a.info.Bytes += h.size // no more than the stream has: it was read
-		if a.most > 0 && a.info.Entries > a.most {
-			return nil, fmt.Errorf("%w: more than %d entries", source.ErrLimit, a.most)
+		if o.MaxEntries > 0 && a.info.Entries > o.MaxEntries {
+			return nil, fmt.Errorf("%w: more than %d entries", source.ErrLimit, o.MaxEntries)
 		}
 	}
 	return a, nil
@@ -92,7 +97,7 @@ func (a *archive) Close() error { return nil }
 // Entries implements source.Archive.
 func (a *archive) Entries(ctx context.Context) iter.Seq2[*source.Entry, error] {
 	return func(yield func(*source.Entry, error) bool) {
-		s := newStream(ctx, a.in)
+		s := newStream(ctx, a.in, a.o.MaxBytes)
 		defer s.close()
 		l := links{}
 		for {
@@ -102,7 +107,9 @@ func (a *archive) Entries(ctx context.Context) iter.Seq2[*source.Entry, error] {
 				return
 			}
 			if err != nil {
-				yield(nil, err)
+				if l.cut(yield) {
+					yield(nil, err)
+				}
 				return
 			}
 			for _, e := range l.add(s, h, name) {

@@ -365,3 +365,33 @@ func FuzzOpen(f *testing.F) {
 		}
 	})
 }
+
+// What stands before damage is given out, and the damage is the last thing; names whose data were still to come are named.
+func TestCutShort(t *testing.T) {
+	b := made(newc, file{name: "a", data: "whole", mode: 0o100644}, file{name: "l", mode: 0o100644, ino: 7, nlink: 2},
+		file{name: "m", data: "never reached", mode: 0o100644, ino: 7, nlink: 2})
+	b = b[:bytes.Index(b, []byte("m\x00"))]
+	info, list, err := readAll(t, b)
+	if !errors.Is(err, format.ErrCorrupt) || len(list) != 2 || list[0].data != "whole" || list[1].e.Name != "l" || !errors.Is(list[1].e.Err, format.ErrCorrupt) {
+		t.Errorf("%v, %+v", err, list)
+	}
+	if info.Entries != -1 || info.Bytes != -1 {
+		t.Errorf("it says how much there is: %+v", info)
+	}
+}
+
+// A small file that is decompressed to a large one is refused, be it a content or the filling behind an archive.
+func TestBomb(t *testing.T) {
+	for what, b := range map[string][]byte{
+		"content": made(newc, file{name: "a", data: strings.Repeat("\x00", 1<<20), mode: 0o100644}),
+		"filling": append(made(newc, file{name: "a", mode: 0o100644}), make([]byte, 1<<20)...),
+	} {
+		in := input(zipped(t, b))
+		if _, err := Open(context.Background(), in, source.Options{MaxBytes: 512 << 10}); !errors.Is(err, source.ErrLimit) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if _, err := Open(context.Background(), in, source.Options{MaxBytes: 2 << 20}); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}

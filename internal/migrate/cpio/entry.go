@@ -175,6 +175,18 @@ func (l links) rest(yield func(*source.Entry, error) bool) {
 	}
 }
 
+// cut gives out what still waits where an archive cannot be read further: names whose data were to come.
+func (l links) cut(yield func(*source.Entry, error) bool) bool {
+	for _, g := range l.ordered() {
+		for _, e := range g.waiting {
+			if e.Err = format.Corrupt("cpio archive", -1, "the data of the file stand behind what can be read"); !yield(e, nil) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // ordered lists the groups that wait, always in the same order.
 func (l links) ordered() []*group {
 	var list []*group

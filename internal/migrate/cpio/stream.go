@@ -23,10 +23,12 @@ type stream struct {
 	cur    *content
 	ended  bool // an archive has; only another, or nothing, may follow
 	number int  // of the archive
+	most   int64
 }
 
-func newStream(ctx context.Context, in source.Input) *stream {
-	return &stream{ctx: ctx, r: bufio.NewReaderSize(io.NewSectionReader(in, 0, in.Size), 64<<10)}
+// newStream begins at the beginning. It gives no more than most bytes of what is compressed.
+func newStream(ctx context.Context, in source.Input, most int64) *stream {
+	return &stream{ctx: ctx, most: most, r: bufio.NewReaderSize(io.NewSectionReader(in, 0, in.Size), 64<<10)}
 }
 
 func (s *stream) close() {
@@ -101,18 +103,22 @@ func (s *stream) begin() error {
 		return nil
 	}
 	for {
-		b, err := s.r.Peek(1)
-		if err != nil {
+		if _, err := s.r.Peek(1); err != nil {
 			return err // io.EOF is the end
 		}
-		if b[0] != 0 {
-			break
-		}
-		if err := s.skip(1); err != nil {
+		b, err := s.r.Peek(s.r.Buffered())
+		if err != nil {
 			return err
 		}
-		if s.off&0xfffff == 0 && s.ctx.Err() != nil {
-			return s.ctx.Err()
+		zeros := len(b) - len(bytes.TrimLeft(b, "\x00"))
+		if zeros == 0 {
+			break
+		}
+		if err := s.skip(int64(zeros)); err != nil {
+			return err
+		}
+		if err := s.ctx.Err(); err != nil {
+			return err
 		}
 	}
 	return s.decompress()
@@ -135,7 +141,7 @@ func (s *stream) decompress() error {
 	if err != nil {
 		return err
 	}
-	s.unpack, s.r = z, bufio.NewReaderSize(z, 64<<10)
+	s.unpack, s.r = z, bufio.NewReaderSize(source.Limit(z, s.most), 64<<10)
 	return nil
 }
 

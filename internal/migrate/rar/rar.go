@@ -96,7 +96,7 @@ func Open(ctx context.Context, in source.Input, o source.Options) (source.Archiv
 		return nil, format.Corrupt("RAR archive", -1, "the input has no signature of RAR 1.5 or later")
 	}
 	a := &archive{in: in, off: off, facts: walk(in, off), most: o.MaxEntries}
-	a.info = source.Info{Format: Format, Entries: -1, Bytes: -1}
+	a.info = source.Info{Format: Format, Links: true, Entries: -1, Bytes: -1}
 	switch {
 	case a.facts.volume:
 		return nil, fmt.Errorf("%w: RAR archives of several volumes", unpack.ErrUnsupported)
@@ -121,7 +121,7 @@ func Open(ctx context.Context, in source.Input, o source.Options) (source.Archiv
 	return a, nil
 }
 
-// survey reads all headers once.
+// survey reads all headers once, as far as they can be read.
 func (a *archive) survey(ctx context.Context) error {
 	z, err := a.reader()
 	if err != nil {
@@ -135,6 +135,10 @@ func (a *archive) survey(ctx context.Context) error {
 		}
 		if err == nil {
 			err = ctx.Err()
+		}
+		if errors.Is(err, format.ErrCorrupt) {
+			n, total = -1, -1 // what stands before the damage can be read
+			break
 		}
 		if err != nil {
 			return err
@@ -159,10 +163,7 @@ func (a *archive) survey(ctx context.Context) error {
 // note says what the archive has that does not come over.
 func (a *archive) note() {
 	if a.off > 0 {
-		a.info.Notes = append(a.info.Notes, "the program in front of the archive is not carried over")
-	}
-	if a.facts.old {
-		a.info.Notes = append(a.info.Notes, "RAR before version 5 keeps times of day without a zone; they are taken for the zone of this machine")
+		a.info.Notes = append(a.info.Notes, fmt.Sprintf("%d bytes stand before the archive, a program that unpacks it perhaps; they are not part of it", a.off))
 	}
 	if a.facts.hidden {
 		a.info.Notes = append(a.info.Notes, "headers are encrypted: comments, owners, access lists and further streams, if there are any, are not seen")
@@ -181,7 +182,7 @@ func (a *archive) note() {
 		case "RR", "QO", "AV":
 			// What repairs or finds parts of this archive alone.
 		default:
-			a.info.Notes = append(a.info.Notes, fmt.Sprintf("%d parts of the kind %q are not known", n, name))
+			a.info.Lost = append(a.info.Lost, fmt.Sprintf("parts of the unknown kind %q (%d)", name, n))
 		}
 	}
 }

@@ -42,7 +42,6 @@ type facts struct {
 	begins    bool // the first block is what it must be
 	volume    bool // one of several
 	hidden    bool // headers are encrypted, and the rest is not known
-	old       bool // the older layout
 	exponent  int  // the largest exponent of a key's derivation, for one key
 	work      int64
 	unchecked map[int]bool   // files, by number, whose only checksum is BLAKE2sp
@@ -60,7 +59,6 @@ func walk(in source.Input, off int64) *facts {
 	if string(sig[:]) == magic5 {
 		f.walk5(in, off+int64(len(magic5)))
 	} else {
-		f.old = true
 		f.walk4(in, off+int64(len(magic4)))
 	}
 	return f

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"lockbox/internal/format"
@@ -26,6 +27,7 @@ type Archive struct {
 	variablesTo pathsafe.Path
 	prefixDirs  map[string]bool // directories of the archive that lie above variablesTo
 	doubt       string          // why a newer commit may have been
+	newer       []string        // what is lost of newer commits
 	opened      bool
 	lost        map[int64]bool // nodes that opening could not read
 }
@@ -70,7 +72,7 @@ func Open(ctx context.Context, in source.Input, o source.Options) (source.Archiv
 	case !o.AllowLoss:
 		return nil, lossy(fmt.Errorf("%w; there is the older commit %d", err, older))
 	}
-	a.info.Notes = append(a.info.Notes, fmt.Sprintf("commit %d cannot be read (%s): what comes over is the older commit %d", f.headers[0].sequence, detail(err), older))
+	a.newer = append(a.newer, fmt.Sprintf("commit %d cannot be read (%s): what comes over is the older commit %d", f.headers[0].sequence, detail(err), older))
 	return a, nil
 }
 
@@ -118,10 +120,10 @@ func openCommit(ctx context.Context, in source.Input, o source.Options, k *keys,
 	return a, nil
 }
 
-// mayBeOlder notes why h may not be the newest header.
+// mayBeOlder takes down why h may not be the newest header.
 func (a *Archive) mayBeOlder(why string, h *header) {
 	a.doubt = why
-	a.info.Notes = append(a.info.Notes, fmt.Sprintf("%s: commit %d comes over, and may not be the last one", why, h.sequence))
+	a.newer = append(a.newer, fmt.Sprintf("%s: commit %d comes over, and may not be the last one", why, h.sequence))
 }
 
 // empty says that nothing would come over.
@@ -276,7 +278,11 @@ func (a *Archive) loseSubtree(k treeKind) func(int64, bounds, error) error {
 }
 
 // Info returns what is known of the archive.
-func (a *Archive) Info() source.Info { return a.info }
+func (a *Archive) Info() source.Info {
+	info := a.info
+	info.Lost = slices.Concat(a.newer, info.Lost)
+	return info
+}
 
 // Close ends the use of the archive. The file is the caller's.
 func (a *Archive) Close() error { return nil }

@@ -1,7 +1,7 @@
 // Package revault reads the archives of reVault, formats 1 and 2, for a migration.
 //
 // Invariants. Everything is found by walking from the newest header: content is never found by scanning, an older commit
-// is never taken for the current one unless the caller accepts that loss, and then Info.Notes says so. A page counts
+// is never taken for the current one unless the caller accepts that loss, and then Info.Lost says so. A page counts
 // only when its AEAD tag, its own offset and its sequence fit; whatever has a length, a depth, a count or a cost is
 // bounded before memory or time is spent on it. A content's bytes reach the caller only after the frame they come from
 // matched its digest and its length.

@@ -252,8 +252,8 @@ func TestOlderState(t *testing.T) {
 			c.change(w, root)
 			w.wantError(w.options(), format.ErrCorrupt, c.says)
 			all, info := w.mustRead(loss)
-			if _, ok := all["old"]; !ok || len(all) != 1 || !strings.Contains(strings.Join(info.Notes, "\n"), "commit 5") {
-				t.Errorf("%v, %q", all, info.Notes)
+			if _, ok := all["old"]; !ok || len(all) != 1 || !strings.Contains(strings.Join(info.Lost, "\n"), "commit 5") {
+				t.Errorf("%v, %q", all, info.Lost)
 			}
 		})
 	}

@@ -46,7 +46,6 @@ func (h *header) parseFiles(c *format.Cursor, most int) error {
 		h.files[i].hasStream = true
 	}
 	var empty []int // files without a stream
-	accessed := false
 	for c.Err() == nil {
 		id := c.U8()
 		if id == idEnd {
@@ -83,15 +82,15 @@ func (h *header) parseFiles(c *format.Cursor, most int) error {
 		case idModified:
 			each(p, n, func(i int) { h.files[i].modified, h.files[i].hasModified = p.U64(), true })
 		case idAccessed:
-			each(p, n, func(int) { p.U64(); accessed = true })
+			each(p, n, func(int) { p.U64() })
 		case idAttributes:
 			each(p, n, func(i int) { h.files[i].attributes, h.files[i].hasAttributes = p.U32(), true })
 		case idStartPos, idDummy:
 			p = nil // the one says where to begin in a file that was once split, the other fills up
 		default:
 			p = nil
-			h.notes = append(h.notes, fmt.Sprintf("the archive says something of its files that is not known (kind %d)", id))
-			if len(h.notes) > 100 {
+			h.unknown = append(h.unknown, fmt.Sprintf("what it says of its files in a part of the unknown kind %d", id))
+			if len(h.unknown) > 100 {
 				return corrupt("too many parts of unknown kinds")
 			}
 		}
@@ -100,9 +99,6 @@ func (h *header) parseFiles(c *format.Cursor, most int) error {
 				return err
 			}
 		}
-	}
-	if accessed {
-		h.notes = append(h.notes, "times of last access are not carried over")
 	}
 	return c.Err()
 }

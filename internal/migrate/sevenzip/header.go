@@ -157,7 +157,7 @@ type header struct {
 	folders []folder
 	streams []stream
 	files   []file
-	notes   []string
+	unknown []string // parts that nobody knows the meaning of
 }
 
 // readHeader reads the header that s names and, when it is packed, what it unpacks to.

@@ -114,12 +114,12 @@ func Open(ctx context.Context, in source.Input, o source.Options) (source.Archiv
 // survey checks the blocks, and asks for the passphrase if one of them needs it.
 func (a *archive) survey(off, tail int64) error {
 	h := a.head
-	a.info.Entries, a.info.Notes = int64(len(h.files)), h.notes
+	a.info.Entries, a.info.Lost = int64(len(h.files)), h.unknown
 	if off > 0 {
-		a.info.Notes = append(a.info.Notes, "the program in front of the archive is not carried over")
+		a.info.Notes = append(a.info.Notes, fmt.Sprintf("%d bytes stand before the archive, a program that unpacks it perhaps; they are not part of it", off))
 	}
 	if tail < a.in.Size {
-		a.info.Notes = append(a.info.Notes, fmt.Sprintf("%d bytes behind the archive are not carried over", a.in.Size-tail))
+		a.info.Lost = append(a.info.Lost, fmt.Sprintf("%d bytes that follow the end of the archive", a.in.Size-tail))
 	}
 	var total, work int64
 	seen := map[string]bool{}

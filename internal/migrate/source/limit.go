@@ -1,6 +1,10 @@
 package source
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"io"
+)
 
 // ErrAllowLoss is wrapped by the error of an archive of which AllowLoss would take what is left: an older state, or the
 // parts that can still be read.
@@ -8,3 +12,25 @@ var ErrAllowLoss = errors.New("what is left comes over only where loss is allowe
 
 // ErrLimit is the kind of an archive that holds more than was allowed.
 var ErrLimit = errors.New("it holds more than is allowed")
+
+// Limit reads what an archive that is one stream is decompressed to, and refuses (ErrLimit) to give more than that many
+// bytes; 0 is no bound.
+func Limit(r io.Reader, most int64) io.Reader {
+	if most <= 0 {
+		return r
+	}
+	return &limited{r: r, left: most, most: most}
+}
+
+type limited struct {
+	r          io.Reader
+	left, most int64
+}
+
+func (l *limited) Read(p []byte) (int, error) {
+	n, err := l.r.Read(p)
+	if l.left -= int64(n); l.left < 0 {
+		return 0, fmt.Errorf("%w: the archive is longer than %d bytes when it is decompressed", ErrLimit, l.most)
+	}
+	return n, err
+}

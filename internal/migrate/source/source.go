@@ -25,7 +25,7 @@ type Options struct {
 	RawKey     []byte // the content key itself, of formats that have such keys
 	Identities []byte // private keys, in the form the format uses
 	Encoding   string // of names that do not say theirs, as IANA calls it; "" is the format's own
-	AllowLoss  bool   // take an older or partial state where the newest is damaged; Info.Notes names what was taken
+	AllowLoss  bool   // take an older or partial state where the newest is damaged; Info.Lost names what was taken
 
 	// Mtime is the time of the entries of a format that stores none. Zero: they get none.
 	Mtime time.Time
@@ -58,10 +58,15 @@ type Info struct {
 	Random bool
 	// Repeats says that a path may come again and then stands for a later state of the same thing, as in tar.
 	Repeats bool
+	// Links says that entries may be hard links (Entry.LinkTo). What it takes to make them is kept of every file.
+	Links   bool
 	Entries int64 // -1 when only reading tells
 	Bytes   int64 // of contents, -1 when only reading tells
-	// Notes are facts about the archive as a whole that its owner has to know; Lost are those of them that say what
-	// the new archive will not have.
+	// Lost is what the archive as a whole has and the new one will not have: comments, bytes that stand where no format
+	// puts any, parts of unknown kinds, a state newer than the one that is taken. Notes are facts of interest to its
+	// owner with which nothing is lost: how something was read that the format leaves open, and what only the old file
+	// has a use for, such as a program in front of it, or an index. Neither says anything of times of last access and
+	// of change of the inode: every reading changes the ones, and no program can set the others.
 	Notes, Lost []string
 }
 
@@ -72,6 +77,7 @@ type Entry struct {
 	// only reading tells. Content, LinkGroup and XattrsContent are 0.
 	Entry index.Entry
 	// LinkTo is the path of an earlier entry of which this one is a hard link. Then there is no content.
+	// Only where Info.Links says that there are such.
 	LinkTo pathsafe.Path
 	// Open opens the content of a file: what Entry.Sparse calls data, without the holes. Reading ends in io.EOF only
 	// when everything that the format can check was checked.

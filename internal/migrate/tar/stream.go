@@ -3,7 +3,6 @@ package tar
 import (
 	"bufio"
 	"errors"
-	"fmt"
 	"io"
 
 	"lockbox/internal/migrate/source"
@@ -31,11 +30,7 @@ func open(in source.Input, kind string, o source.Options) (*stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	var r io.Reader = z
-	if o.MaxBytes > 0 {
-		r = &limited{r: z, left: o.MaxBytes, most: o.MaxBytes}
-	}
-	return &stream{r: bufio.NewReaderSize(r, 256<<10), zero: z}, nil
+	return &stream{r: bufio.NewReaderSize(source.Limit(z, o.MaxBytes), 256<<10), zero: z}, nil
 }
 
 func (t *stream) close() error {
@@ -43,20 +38,6 @@ func (t *stream) close() error {
 		return nil
 	}
 	return t.zero.Close()
-}
-
-// limited refuses to give more than it may.
-type limited struct {
-	r          io.Reader
-	left, most int64
-}
-
-func (l *limited) Read(p []byte) (int, error) {
-	n, err := l.r.Read(p)
-	if l.left -= int64(n); l.left < 0 {
-		return 0, fmt.Errorf("%w: the archive is longer than %d bytes when it is decompressed", source.ErrLimit, l.most)
-	}
-	return n, err
 }
 
 // block reads the next block, which is valid until the next call. io.EOF only when there is none at all.

@@ -66,7 +66,7 @@ func Open(_ context.Context, in source.Input, o source.Options) (source.Archive,
 		return nil, corrupt(0, "no header stands at its beginning")
 	}
 	return &archive{in: in, o: o, kind: kind, seen: make(map[string]bool), info: source.Info{
-		Format: suffixes[kind], Random: kind == "", Repeats: true, Entries: -1, Bytes: -1,
+		Format: suffixes[kind], Random: kind == "", Repeats: true, Links: true, Entries: -1, Bytes: -1,
 	}}, nil
 }
 
@@ -204,7 +204,7 @@ func (a *archive) next(t *stream, global map[string]string) (e *source.Entry, af
 					return nil, 0, err
 				}
 				if c := global["comment"]; c != "" {
-					a.note(&a.info.Notes, fmt.Sprintf("its comment is %q", c))
+					a.note(&a.info.Lost, fmt.Sprintf("the comment of the archive: %q", c))
 				}
 			default:
 				if err := x.parsePax(s, at); err != nil {
@@ -228,6 +228,9 @@ func (a *archive) entry(t *stream, h *header, x *extended, records map[string]st
 	}
 	var bad error
 	e.Lost, bad = apply(records, h, &e.Entry, at)
+	if x.records["comment"] != "" {
+		e.Lost = append(e.Lost, "its comment")
+	}
 	if n := records["GNU.sparse.name"]; n != "" {
 		h.name = n
 	}

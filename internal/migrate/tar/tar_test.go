@@ -208,7 +208,7 @@ func write(t testing.TB, headers ...*stdtar.Header) []byte {
 	var b bytes.Buffer
 	w := stdtar.NewWriter(&b)
 	for _, h := range headers {
-		if h.Mode == 0 {
+		if h.Mode == 0 && h.Typeflag != stdtar.TypeXGlobalHeader {
 			h.Mode = 0o644
 		}
 		if err := w.WriteHeader(h); err != nil {
@@ -270,6 +270,7 @@ func TestEnds(t *testing.T) {
 		{"whole", one, 1, 0, 0, ""},
 		{"padded", append(bytes.Clone(one), make([]byte, 5000)...), 1, 0, 0, ""}, // not whole blocks
 		{"appended", append(bytes.Clone(one), two...), 2, 0, 1, ""},
+		{"comment", write(t, &stdtar.Header{Typeflag: stdtar.TypeXGlobalHeader, PAXRecords: map[string]string{"comment": "8344185"}}, &stdtar.Header{Name: "a", Typeflag: stdtar.TypeReg, Size: 7}), 1, 1, 0, ""},
 		{"trailing", append(bytes.Clone(one), []byte(strings.Repeat("x", 600))...), 1, 1, 0, ""},
 		{"no end", one[:len(one)-1024], 1, 0, 0, "end is missing"},
 		{"cut in content", one[:900], 1, 0, 0, "cut short"},
@@ -284,6 +285,9 @@ func TestEnds(t *testing.T) {
 			got, info, err := readEverything(b, source.Options{})
 			if len(got) != c.entries || c.err == "" && err != nil || c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err) || !errors.Is(err, format.ErrCorrupt)) {
 				t.Errorf("%s, packed %v: %d entries, %v", c.what, packed, len(got), err)
+			}
+			if len(got) > 0 && len(got[0].e.Lost) != 0 {
+				t.Errorf("%s: what is said of all is lost for one: %q", c.what, got[0].e.Lost)
 			}
 			if len(info.Lost) != c.lost || len(info.Notes) != c.notes {
 				t.Errorf("%s, packed %v: lost %q, notes %q", c.what, packed, info.Lost, info.Notes)

@@ -8,7 +8,6 @@ import (
 	"crypto/pbkdf2"
 	"crypto/sha1"
 	"crypto/subtle"
-	"errors"
 	"hash"
 	"hash/crc32"
 	"io"
@@ -90,7 +89,7 @@ func (a *aesReader) Read(p []byte) (int, error) {
 	n, err := a.r.Read(p)
 	a.mac.Write(p[:n])
 	a.stream.xor(p[:n])
-	if errors.Is(err, io.EOF) {
+	if err == io.EOF {
 		var code [macLen]byte
 		if _, err2 := io.ReadFull(a.tail, code[:]); err2 != nil {
 			err = noEOF(err2, -1)
@@ -175,10 +174,10 @@ func (w *weakReader) Read(p []byte) (int, error) {
 
 // decrypted is the entry's compressed bytes.
 func (a *archive) decrypted(h *header, l local, r *io.SectionReader) (io.Reader, uint16, error) {
+	b := bufio.NewReaderSize(r, int(min(r.Size(), 64<<10)))
 	if h.flags&flagEncrypted == 0 {
-		return bufio.NewReaderSize(r, 64<<10), h.method, nil
+		return b, h.method, nil
 	}
-	b := bufio.NewReaderSize(r, 64<<10)
 	if h.method == methodAES {
 		f, err := parseAES(h.extra)
 		if err != nil {

@@ -189,50 +189,86 @@ const (
 	flagMasked     = 1 << 13
 )
 
-// readDirectory reads all headers.
-func readDirectory(in source.Input, e *end, most int64) ([]header, error) {
+// span is where an entry lies: all that is kept of it in memory, for there may be millions.
+type span struct {
+	off, reach, limit int64 // its beginning; how far it reaches at least; what begins behind it
+	bad, shared       bool
+}
+
+// readDirectory reads all headers, and hands each out before it is known what it shares.
+func readDirectory(in source.Input, e *end, most int64, see func(*header)) ([]span, error) {
 	if most > 0 && e.count > uint64(most) {
 		return nil, fmt.Errorf("%w: it has %d entries, more than %d", source.ErrLimit, e.count, most)
 	}
-	r := &reader{r: io.NewSectionReader(in, e.off, e.size), off: e.off}
-	list := make([]header, 0, min(e.count, 1<<16))
+	r := newReader(in, e)
+	list := make([]span, 0, min(e.count, 1<<16))
 	for range e.count {
-		at := r.off
-		b, err := r.next(lenCentral)
+		h, err := r.header(e)
 		if err != nil {
 			return nil, err
 		}
-		if le.Uint32(b) != sigCentral {
-			return nil, corrupt(at, "entry %d of the directory is missing", len(list)+1)
-		}
-		h := header{
-			madeBy: b[5], flags: le.Uint16(b[8:]), method: le.Uint16(b[10:]), dosTime: le.Uint16(b[12:]), dosDate: le.Uint16(b[14:]),
-			crc: le.Uint32(b[16:]), packed: int64(le.Uint32(b[20:])), size: int64(le.Uint32(b[24:])), attrs: le.Uint32(b[38:]),
-		}
-		n, x, c, disk, off := int(le.Uint16(b[28:])), int(le.Uint16(b[30:])), int(le.Uint16(b[32:])), le.Uint16(b[34:]), int64(le.Uint32(b[42:]))
-		if b, err = r.next(n + x + c); err != nil {
-			return nil, err
-		}
-		text := string(b)
-		h.raw, h.extra, h.comment = text[:n], text[n:n+x], text[n+x:]
-		if err := h.zip64(&off, &disk); err != nil {
-			h.bad = err
-		}
-		switch {
-		case h.bad != nil:
-		case disk != 0:
-			h.bad = errParts
-		case off > e.off-e.base-lenLocal || h.packed > e.off:
-			h.bad = corrupt(at, "its data do not lie in the file")
-		}
-		h.off = off + e.base
-		list = append(list, h)
+		see(h)
+		list = append(list, span{off: h.off, reach: h.off + lenLocal + int64(len(h.raw)) + h.packed, bad: h.bad != nil})
 	}
 	if r.left() {
 		return nil, corrupt(r.off, "the directory goes on after its last entry")
 	}
 	findShared(list, e.off)
 	return list, nil
+}
+
+// headers reads the directory again. see says whether it wants more.
+func (a *archive) headers(see func(*header) bool) error {
+	r := newReader(a.in, a.end)
+	for i := range a.spans {
+		h, err := r.header(a.end)
+		if err != nil {
+			return err
+		}
+		s := &a.spans[i]
+		if h.off != s.off || (h.bad != nil) != s.bad {
+			return corrupt(r.off, "the directory changed while it was read")
+		}
+		h.limit, h.shared = s.limit, s.shared
+		if !see(h) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// header reads the next one.
+func (r *reader) header(e *end) (*header, error) {
+	at := r.off
+	b, err := r.next(lenCentral)
+	if err != nil {
+		return nil, err
+	}
+	if le.Uint32(b) != sigCentral {
+		return nil, corrupt(at, "an entry of the directory is missing")
+	}
+	h := &header{
+		madeBy: b[5], flags: le.Uint16(b[8:]), method: le.Uint16(b[10:]), dosTime: le.Uint16(b[12:]), dosDate: le.Uint16(b[14:]),
+		crc: le.Uint32(b[16:]), packed: int64(le.Uint32(b[20:])), size: int64(le.Uint32(b[24:])), attrs: le.Uint32(b[38:]),
+	}
+	n, x, c, disk, off := int(le.Uint16(b[28:])), int(le.Uint16(b[30:])), int(le.Uint16(b[32:])), le.Uint16(b[34:]), int64(le.Uint32(b[42:]))
+	if b, err = r.next(n + x + c); err != nil {
+		return nil, err
+	}
+	text := string(b)
+	h.raw, h.extra, h.comment = text[:n], text[n:n+x], text[n+x:]
+	if err := h.zip64(&off, &disk); err != nil {
+		h.bad = err
+	}
+	switch {
+	case h.bad != nil:
+	case disk != 0:
+		h.bad = errParts
+	case off > e.off-e.base-lenLocal || h.packed > e.off:
+		h.bad = corrupt(at, "its data do not lie in the file")
+	}
+	h.off = off + e.base
+	return h, nil
 }
 
 // zip64 takes from the Zip64 field what has no room in the header.
@@ -261,10 +297,10 @@ func (h *header) zip64(off *int64, disk *uint16) error {
 
 // findShared finds for each entry where the next begins, and the entries that share bytes: a bomb is made that way,
 // and two programs would not agree on what such an archive holds.
-func findShared(list []header, end int64) {
+func findShared(list []span, end int64) {
 	order := make([]int32, 0, len(list))
 	for i := range list {
-		if list[i].bad == nil {
+		if !list[i].bad {
 			order = append(order, int32(i))
 		}
 	}
@@ -274,19 +310,19 @@ func findShared(list []header, end int64) {
 	var reach int64 // how far the entries before reach at least
 	from := int32(-1)
 	for k, i := range order {
-		h := &list[i]
-		h.limit = end
+		s := &list[i]
+		s.limit = end
 		if k+1 < len(order) {
-			h.limit = list[order[k+1]].off
+			s.limit = list[order[k+1]].off
 		}
-		if from >= 0 && h.off < reach {
-			h.shared, list[from].shared = true, true
+		if from >= 0 && s.off < reach {
+			s.shared, list[from].shared = true, true
 		}
-		if to := h.off + lenLocal + int64(len(h.raw)) + h.packed; to > reach {
-			reach, from = to, i
+		if s.reach > reach {
+			reach, from = s.reach, i
 		}
-		if h.limit == h.off {
-			h.shared = true
+		if s.limit == s.off {
+			s.shared = true
 		}
 	}
 }
@@ -312,6 +348,10 @@ type reader struct {
 	buf bytes.Buffer
 	off int64
 	b   []byte
+}
+
+func newReader(in source.Input, e *end) *reader {
+	return &reader{r: io.NewSectionReader(in, e.off, e.size), off: e.off}
 }
 
 func (r *reader) next(n int) ([]byte, error) {

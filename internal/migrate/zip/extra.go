@@ -1,7 +1,9 @@
 package zip
 
 import (
+	"fmt"
 	"hash/crc32"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -123,6 +125,40 @@ func describe(h *header, l local, e *index.Entry) (lost []string) {
 	}
 	if h.comment != "" {
 		lost = append(lost, "its comment")
+	}
+	return append(lost, unread(h.extra, l.extra)...)
+}
+
+// fields are the extra ones that are read, or say nothing about the file: the size of the whole, room for alignment, the
+// mark of a Java archive, a comment, which is lost by itself.
+var fields = map[uint16]bool{
+	0x0001: true, 0x000a: true, 0x5455: true, 0x5855: true, 0x7855: true, 0x7875: true, 0x756e: true, 0x7075: true, 0x9901: true,
+	0x0000: true, 0xa220: true, 0xd935: true, 0xcafe: true, 0x6375: true,
+}
+
+// lostFields names some of the others.
+var lostFields = map[uint16]string{
+	0x4453: "its access rights of Windows", 0x0009: "its attributes of OS/2", 0x6542: "its attributes of BeOS",
+	0x07c8: "its attributes of Mac OS", 0x2605: "its attributes of Mac OS", 0x334d: "its attributes of Mac OS",
+}
+
+// unread says what the fields hold that are not read.
+func unread(extras ...string) (lost []string) {
+	for _, x := range extras {
+		for len(x) >= 4 {
+			id, n := le.Uint16([]byte(x[:2])), int(le.Uint16([]byte(x[2:4])))
+			if n > len(x)-4 {
+				break // filling of programs that align contents
+			}
+			x = x[4+n:]
+			what := lostFields[id]
+			if what == "" {
+				what = fmt.Sprintf("what its extra field %#04x says", id)
+			}
+			if !fields[id] && !slices.Contains(lost, what) {
+				lost = append(lost, what)
+			}
+		}
 	}
 	return lost
 }

@@ -8,6 +8,7 @@ import (
 	"hash"
 	"hash/crc32"
 	"io"
+	"sync"
 
 	"github.com/klauspost/compress/flate"
 
@@ -34,7 +35,7 @@ func decompress(method uint16, h *header, r io.Reader) (io.Reader, error) {
 	case 0:
 		return r, nil
 	case 8:
-		return flate.NewReader(r), nil
+		return newInflate(r)
 	case 9:
 		return newInflate64(r.(io.ByteReader)), nil
 	case 12:
@@ -47,6 +48,24 @@ func decompress(method uint16, h *header, r io.Reader) (io.Reader, error) {
 		return newLZMA(h, r)
 	}
 	return nil, errUnknownMethod(method)
+}
+
+// inflaters are decoders of deflate. Making one costs more than a small file does.
+var inflaters = sync.Pool{New: func() any { return flate.NewReader(nil) }}
+
+// inflate is one that goes back when it is closed.
+type inflate struct{ io.ReadCloser }
+
+func newInflate(r io.Reader) (io.Reader, error) {
+	z := inflaters.Get().(io.ReadCloser)
+	return &inflate{z}, z.(flate.Resetter).Reset(r, nil)
+}
+
+// Close may be called once; nothing is read after it.
+func (i *inflate) Close() error {
+	err := i.ReadCloser.Close()
+	inflaters.Put(i.ReadCloser)
+	return err
 }
 
 // newLZMA reads ZIP's head of LZMA data and gives the decoder the one that it knows. A window larger than the file is
@@ -88,7 +107,7 @@ func (a *archive) open(h *header, l local) (io.ReadCloser, error) {
 		return nil, err
 	}
 	if _, ok := packed.(io.ByteReader); !ok {
-		packed = bufio.NewReaderSize(packed, 16<<10) // so that no decoder reads further than it must
+		packed = bufio.NewReaderSize(packed, int(min(h.packed, 16<<10))) // so that no decoder reads further than it must
 	}
 	c := &content{h: h, packed: packed, sum: crc32.NewIEEE()}
 	if h.method == methodAES {
@@ -117,7 +136,7 @@ func (c *content) Read(p []byte) (int, error) {
 		c.sum.Write(p[:n])
 	}
 	if err != nil {
-		if errors.Is(err, io.EOF) {
+		if err == io.EOF {
 			err = c.end()
 		} else {
 			err = damaged(c.h, err)
@@ -138,7 +157,7 @@ func (c *content) end() error {
 	for {
 		n, err := c.packed.Read(b[:])
 		left += n
-		if errors.Is(err, io.EOF) {
+		if err == io.EOF {
 			break
 		}
 		if err != nil {
@@ -158,11 +177,10 @@ func (c *content) end() error {
 }
 
 func (c *content) Close() error {
-	if c.err == nil {
-		c.err = errors.New("closed")
-	}
-	if c.closing != nil {
-		return c.closing.Close()
+	c.err = errors.New("closed")
+	closing := c.closing
+	if c.closing = nil; closing != nil {
+		return closing.Close()
 	}
 	return nil
 }

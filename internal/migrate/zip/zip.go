@@ -2,12 +2,14 @@ package zip
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"iter"
+	"math"
 
 	"golang.org/x/text/encoding"
 	"golang.org/x/text/encoding/ianaindex"
@@ -36,7 +38,8 @@ func Probe(in source.Input) source.Verdict {
 type archive struct {
 	in         source.Input
 	info       source.Info
-	list       []header
+	end        *end
+	spans      []span            // of the entries, in the directory's order
 	names      encoding.Encoding // of names that do not say theirs; nil: ZIP's own
 	passphrase []byte
 }
@@ -67,17 +70,17 @@ func Open(ctx context.Context, in source.Input, o source.Options) (source.Archiv
 	if e.base > 0 {
 		a.info.Notes = append(a.info.Notes, fmt.Sprintf("%d bytes stand before the archive, a program that unpacks it perhaps; they are not part of it", e.base))
 	}
-	if a.list, err = readDirectory(in, e, o.MaxEntries); err != nil {
-		return nil, err
-	}
-	a.info.Entries = int64(len(a.list))
-	for i := range a.list {
-		h := &a.list[i]
+	a.end = e
+	a.spans, err = readDirectory(in, e, o.MaxEntries, func(h *header) {
 		if h.bad == nil {
-			a.info.Bytes += h.size
+			a.info.Bytes += min(h.size, math.MaxInt64-a.info.Bytes)
 		}
 		a.info.Encrypted = a.info.Encrypted || h.flags&flagEncrypted != 0
+	})
+	if err != nil {
+		return nil, err
 	}
+	a.info.Entries = int64(len(a.spans))
 	if a.info.Encrypted {
 		if err := a.unlock(ctx, o); err != nil {
 			return nil, err
@@ -94,21 +97,21 @@ func (a *archive) unlock(ctx context.Context, o source.Options) (err error) {
 	if a.passphrase, err = o.Passphrase(); err != nil {
 		return err
 	}
-	for i := range a.list {
-		h := &a.list[i]
+	var wrong error
+	err = a.headers(func(h *header) bool {
 		if h.flags&flagEncrypted == 0 || h.takes() != nil {
-			continue
+			return true
 		}
 		l, err := readLocal(a.in, h)
 		if err != nil {
-			continue // the entry will say so
+			return true // the entry will say so
 		}
 		if _, _, err := a.decrypted(h, l, io.NewSectionReader(a.in, l.data, h.packed)); errors.Is(err, format.ErrAuth) {
-			return err
+			wrong = err
 		}
-		break
-	}
-	return ctx.Err()
+		return false
+	})
+	return cmp.Or(wrong, err, ctx.Err())
 }
 
 func (a *archive) Info() source.Info { return a.info }
@@ -147,21 +150,20 @@ func (h *header) takes() error {
 // Entries implements source.Archive.
 func (a *archive) Entries(ctx context.Context) iter.Seq2[*source.Entry, error] {
 	return func(yield func(*source.Entry, error) bool) {
-		for i := range a.list {
-			if err := ctx.Err(); err != nil {
-				yield(nil, err)
-				return
+		var stopped error
+		err := a.headers(func(h *header) bool {
+			if stopped = ctx.Err(); stopped != nil {
+				return false
 			}
-			e, err := a.entry(&a.list[i])
+			e, err := a.entry(h)
 			if err != nil {
 				e.Err = err
 			}
-			if e.Err == nil && e.Entry.Path.IsZero() {
-				continue // the top itself
-			}
-			if !yield(e, nil) {
-				return
-			}
+			// An entry without a path and without an error is the top itself.
+			return e.Err == nil && e.Entry.Path.IsZero() || yield(e, nil)
+		})
+		if err = cmp.Or(err, stopped); err != nil {
+			yield(nil, err)
 		}
 	}
 }

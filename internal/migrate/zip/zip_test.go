@@ -13,6 +13,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -304,6 +306,26 @@ func TestBeforeAndAfter(t *testing.T) {
 	}
 }
 
+// What a field says that is not read is lost, once for the two headers; fields that are read, and filling, are not.
+func TestUnreadFields(t *testing.T) {
+	for _, c := range []struct {
+		extra string
+		want  []string
+	}{
+		{"", nil},
+		{"UT\x05\x00\x01\x00\x00\x00\x40", nil},
+		{"\x35\xd9\x06\x00\x04\x00\x00\x00\x00\x00", nil},
+		{"\x00\x00\x00", nil},
+		{"SD\x04\x00\x01\x02\x03\x04", []string{"its access rights of Windows"}},
+		{"\x34\x12\x01\x00xUT\x05\x00\x01\x00\x00\x00\x40", []string{"what its extra field 0x1234 says"}},
+	} {
+		got, _, err := readEverything(one(t, "name", "data", func(h *kzip.FileHeader) { h.Extra = []byte(c.extra) }), source.Options{})
+		if err != nil || got["name"].err != nil || !slices.Equal(got["name"].e.Lost, c.want) {
+			t.Errorf("%q: %q, %v, %v", c.extra, got["name"].e.Lost, got["name"].err, err)
+		}
+	}
+}
+
 func TestNames(t *testing.T) {
 	unicodePath := func(raw, name string) []byte {
 		b := binary.LittleEndian.AppendUint16(nil, 0x7075)
@@ -556,4 +578,39 @@ func FuzzZip(f *testing.F) {
 			_ = r.Close()
 		}
 	})
+}
+
+// What is kept of an archive in memory is little for each entry, however long its names are.
+func TestMemory(t *testing.T) {
+	const n = 20_000
+	var b bytes.Buffer
+	w := kzip.NewWriter(&b)
+	for i := range n {
+		if _, err := w.CreateHeader(&kzip.FileHeader{Name: fmt.Sprintf("%s/%d", strings.Repeat("long", 50), i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	in := input(b.Bytes())
+	heap := func() uint64 {
+		runtime.GC()
+		runtime.GC() // what pools held, too
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	a, err := Open(context.Background(), in, source.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if grown := int64(heap()) - int64(before); grown > n*64 {
+		t.Errorf("%d entries take %d bytes", n, grown)
+	}
+	if err := a.Close(); err != nil { // it was in use until here
+		t.Fatal(err)
+	}
+	runtime.KeepAlive(a)
 }
