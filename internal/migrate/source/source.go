@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"iter"
 	"time"
@@ -62,12 +63,21 @@ type Info struct {
 	Links   bool
 	Entries int64 // -1 when only reading tells
 	Bytes   int64 // of contents, -1 when only reading tells
-	// Lost is what the archive as a whole has and the new one will not have: comments, bytes that stand where no format
+	// Lost is what the archive as a whole has and the new one will not have: bytes that stand where no format
 	// puts any, parts of unknown kinds, a state newer than the one that is taken. Notes are facts of interest to its
 	// owner with which nothing is lost: how something was read that the format leaves open, and what only the old file
-	// has a use for, such as a program in front of it, or an index. Neither says anything of times of last access and
+	// has a use for, such as a program in front of it, an index, or a comment on the whole, whose text the note keeps. Neither says anything of times of last access and
 	// of change of the inode: every reading changes the ones, and no program can set the others.
 	Notes, Lost []string
+}
+
+// Comment is the note that keeps what an archive says of itself, as that of git archive names a commit.
+func Comment(text string) string {
+	const most = 1000
+	if len(text) > most {
+		return fmt.Sprintf("the archive has a comment of %d bytes, which begins with %q", len(text), text[:most])
+	}
+	return fmt.Sprintf("the archive has a comment: %q", text)
 }
 
 // Entry is one entry of an old archive.

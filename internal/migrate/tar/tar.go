@@ -204,7 +204,7 @@ func (a *archive) next(t *stream, global map[string]string) (e *source.Entry, af
 					return nil, 0, err
 				}
 				if c := global["comment"]; c != "" {
-					a.note(&a.info.Lost, fmt.Sprintf("the comment of the archive: %q", c))
+					a.note(&a.info.Notes, source.Comment(c))
 				}
 			default:
 				if err := x.parsePax(s, at); err != nil {

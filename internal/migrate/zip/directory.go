@@ -36,7 +36,7 @@ var le = binary.LittleEndian
 type end struct {
 	base, off, size int64 // of the directory; off is a position in the file
 	count           uint64
-	comment         int
+	comment         string
 	after           int64 // bytes that follow the end record
 }
 
@@ -67,6 +67,7 @@ func findEnd(in source.Input) (*end, error) {
 			last = err // perhaps only bytes that look like one
 			continue
 		}
+		e.comment = string(tail[i+lenEnd:][:comment])
 		e.after = int64(len(tail) - i - lenEnd - comment)
 		return e, nil
 	}
@@ -76,7 +77,7 @@ func findEnd(in source.Input) (*end, error) {
 // readEnd makes sense of an end record at a position in the file.
 func readEnd(in source.Input, b []byte, at int64) (*end, error) {
 	disk, first := le.Uint16(b[4:]), le.Uint16(b[6:])
-	e := &end{count: uint64(le.Uint16(b[10:])), size: int64(le.Uint32(b[12:])), comment: int(le.Uint16(b[20:]))}
+	e := &end{count: uint64(le.Uint16(b[10:])), size: int64(le.Uint32(b[12:]))}
 	off, limit := int64(le.Uint32(b[16:])), at
 	here := uint64(le.Uint16(b[8:]))
 	if disk == math.MaxUint16 || first == math.MaxUint16 || here == math.MaxUint16 || e.count == math.MaxUint16 || e.size == math.MaxUint32 || off == math.MaxUint32 {

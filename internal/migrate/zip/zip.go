@@ -64,8 +64,8 @@ func Open(ctx context.Context, in source.Input, o source.Options) (source.Archiv
 	if e.after > 0 {
 		a.info.Lost = append(a.info.Lost, fmt.Sprintf("%d bytes that follow the end of the archive", e.after))
 	}
-	if e.comment > 0 {
-		a.info.Lost = append(a.info.Lost, "the comment of the archive")
+	if e.comment != "" {
+		a.info.Notes = append(a.info.Notes, source.Comment(e.comment))
 	}
 	if e.base > 0 {
 		a.info.Notes = append(a.info.Notes, fmt.Sprintf("%d bytes stand before the archive, a program that unpacks it perhaps; they are not part of it", e.base))
