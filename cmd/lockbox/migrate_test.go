@@ -120,3 +120,22 @@ func TestInterruptedMigration(t *testing.T) {
 		t.Errorf("it left %q", left)
 	}
 }
+
+// A directory that cannot be searched costs what is in it, and nothing else.
+func TestMigrateBesideUnreadableDirectory(t *testing.T) {
+	if os.Getuid() <= 0 {
+		t.Skip("needs a user who may not read everything")
+	}
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "old", "a.tar"), oldTar(t))
+	write(t, filepath.Join(dir, "old", "closed", "b.tar"), oldTar(t))
+	closed := filepath.Join(dir, "old", "closed")
+	if err := os.Chmod(closed, 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Chmod(closed, 0o700) })
+	out, err := command(t, dir, "migrate", "old", "--into", "new").CombinedOutput()
+	if code := exitStatus(t, err); code != 3 || !strings.Contains(string(out), `"old/closed" was not searched`) || !strings.Contains(string(out), "1 archive migrated") {
+		t.Errorf("exit %d: %s", code, out)
+	}
+}

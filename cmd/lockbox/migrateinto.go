@@ -30,6 +30,9 @@ func (m *migrator) several(ctx context.Context) error {
 			}
 		}
 		by[key] = p.old
+		if err := m.reportApart(p.old, p.output); err != nil {
+			return err
+		}
 	}
 	migrated, failed := 0, 0
 	for _, p := range list {
@@ -80,8 +83,13 @@ func (m *migrator) collect() (list []pair, err error) {
 			continue
 		}
 		err = filepath.WalkDir(old, func(name string, d fs.DirEntry, err error) error {
-			if err != nil {
+			if err != nil && name == old {
 				return err
+			}
+			if err != nil {
+				m.a.say.Error(fmt.Errorf("%s was not searched for old archives: %w", quoted(name), withoutPath(err)))
+				m.a.note(exitSkipped)
+				return nil
 			}
 			if d.IsDir() {
 				if name != old && same(name, into) { // what was migrated before

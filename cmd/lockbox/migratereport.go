@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
+	"strings"
 
 	"lockbox/internal/migrate"
 	"lockbox/internal/pathsafe"
@@ -59,6 +61,9 @@ func (m *migrator) line(old, output string, r *migrate.Report, err error) {
 		o.close()
 	}
 	o.endList()
+	if r.Unlisted > 0 {
+		o.int("lost_unlisted", int64(r.Unlisted))
+	}
 	m.report = append(m.report, o.line()...)
 }
 
@@ -82,7 +87,7 @@ func (m *migrator) tell(old, output string, r *migrate.Report) error {
 		var o object
 		o.begin().open("summary").bytes("source", old).str("format", r.Info.Format)
 		m.facts(&o, output, r, nil)
-		_, err := a.out.Write(o.int("lost", int64(len(r.Lost))).close().line())
+		_, err := a.out.Write(o.int("lost", int64(len(r.Lost)+r.Unlisted)).close().line())
 		return err
 	}
 	if a.g.quiet {
@@ -93,7 +98,7 @@ func (m *migrator) tell(old, output string, r *migrate.Report) error {
 		from = pathsafe.Quote(migrate.BackupName(old))
 	}
 	more := ""
-	if n := uint64(len(r.Lost)); n > 0 {
+	if n := uint64(len(r.Lost) + r.Unlisted); n > 0 {
 		more = ", without " + plural(n, "thing", "things") + " that cannot be carried over"
 	}
 	_, err := fmt.Fprintf(a.out, "migrated %s (%s) to %s: %s, %s, generation %d%s\n", from, r.Info.Format, pathsafe.Quote(output),
@@ -104,6 +109,21 @@ func (m *migrator) tell(old, output string, r *migrate.Report) error {
 		}
 	}
 	return err
+}
+
+// reportApart refuses a report that would be written over one of these files, there already or to be made.
+func (m *migrator) reportApart(names ...string) error {
+	if m.opt.report == "" {
+		return nil
+	}
+	dir, base := filepath.Split(m.opt.report)
+	for _, name := range names {
+		d, b := filepath.Split(name)
+		if same(m.opt.report, name) || strings.EqualFold(base, b) && same(filepath.Join(dir, "."), filepath.Join(d, ".")) {
+			return usagef("the report would be written over %s", quoted(name))
+		}
+	}
+	return nil
 }
 
 // writeReport writes the report, whole or not at all.

@@ -32,6 +32,9 @@ func (m *migrator) wipe() {
 
 // one migrates one old archive to a new name.
 func (m *migrator) one(ctx context.Context, old, output string) error {
+	if err := m.reportApart(old, output); err != nil {
+		return err
+	}
 	rep, err := m.attempt(ctx, old, output, nil)
 	return m.conclude(old, output, &rep, err)
 }
@@ -49,6 +52,9 @@ func (m *migrator) conclude(old, output string, rep *migrate.Report, err error) 
 func (m *migrator) replace(ctx context.Context, old string) error {
 	if fi, err := os.Lstat(old); err == nil && fi.Mode()&fs.ModeSymlink != 0 {
 		return usagef("%s is a symbolic link: name the file that it leads to", quoted(old))
+	}
+	if err := m.reportApart(old, migrate.NewName(old), migrate.BackupName(old)); err != nil {
+		return err
 	}
 	done, err := migrate.Resume(vfs.OS(), old)
 	if err != nil {
@@ -177,6 +183,11 @@ func (m *migrator) failure(old, output string, err error) error {
 		return f
 	}
 	switch {
+	case errors.As(err, &loss) && loss.Locked && !loss.Damaged:
+		return &failure{
+			code: exitAuth, err: fmt.Errorf("%s was not migrated: some of it does not open with the key that was given (%w)", name, loss),
+			hint: "--allow-loss migrates the rest; --report FILE lists what is missing",
+		}
 	case errors.As(err, &loss):
 		return &failure{
 			code: codeOf(err), err: fmt.Errorf("%s was not migrated: %w", name, loss),

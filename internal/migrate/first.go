@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 
 	"lockbox/internal/format"
 	"lockbox/internal/index"
@@ -84,27 +85,42 @@ func (r *run) judge() error {
 		}
 		r.rep.Entries++
 	}
-	if len(r.rep.Lost) == 0 || r.o.AllowLoss {
+	switch {
+	case r.locked && r.rep.Bytes == 0:
+		// A wrong key opens nothing, which is no loss to be allowed.
+		return &format.Error{Kind: format.ErrAuth, Record: "old archive", Offset: -1, Detail: "the key that was given opens nothing in it"}
+	case len(r.rep.Lost) == 0 || r.o.AllowLoss:
 		return nil
 	}
-	e := &LossError{Count: len(r.rep.Lost)}
-	for _, l := range r.rep.Lost {
-		e.Damaged = e.Damaged || l.Damage
-	}
-	return e
+	return &LossError{Count: len(r.rep.Lost) + r.rep.Unlisted, Damaged: r.damaged, Locked: r.locked}
 }
 
 func (r *run) lose(l Loss) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.rep.Lost = append(r.rep.Lost, l)
+	l.Name = strings.Clone(l.Name) // it may be a part of something long
+	r.damaged, r.locked = r.damaged || l.Damage, r.locked || l.Key
+	if r.room(len(l.Name) + len(l.Reason)) {
+		r.rep.Lost = append(r.rep.Lost, l)
+	} else {
+		r.rep.Unlisted++
+	}
 	if r.o.Lost != nil {
 		r.o.Lost(l)
 	}
 }
 
+// room reports whether the lists of the report may grow by another line of n bytes.
+func (r *run) room(n int) bool {
+	if n += 64; r.list+n > listMax {
+		return false
+	}
+	r.list += n
+	return true
+}
+
 func lossOf(name string, err error) Loss {
-	return Loss{Name: name, Reason: err.Error(), Damage: errors.Is(err, format.ErrCorrupt), Entry: true}
+	return Loss{Name: name, Reason: err.Error(), Damage: errors.Is(err, format.ErrCorrupt), Key: errors.Is(err, format.ErrAuth), Entry: true}
 }
 
 // guarded yields the archive's entries; a panic of a reader ends them.
@@ -241,8 +257,8 @@ func (r *run) claim(e *source.Entry) {
 	s.given, s.kind = r.entries, kind
 	r.slots[p] = s
 	r.queue = append(r.queue, waiting{r.entries, p, e.Name})
-	if twice && r.rep.Info.Repeats {
-		r.rep.Repeated = append(r.rep.Repeated, e.Name)
+	if twice && r.rep.Info.Repeats && r.room(len(e.Name)) {
+		r.rep.Repeated = append(r.rep.Repeated, strings.Clone(e.Name))
 	}
 	r.mu.Unlock()
 	if twice && !r.rep.Info.Repeats {

@@ -64,23 +64,26 @@ type Loss struct {
 	Name   string
 	Reason string
 	Damage bool // the old archive is damaged there, or was changed
+	Key    bool // the key that was given does not open it
 	Entry  bool // the whole entry, not only something of it
 }
 
 // Report says what was migrated.
 type Report struct {
 	Info     source.Info
-	Entries  int64 // stored
-	Bytes    int64 // of their contents
-	Lost     []Loss
-	Repeated []string // names that came again; the last one counts
+	Entries  int64    // stored
+	Bytes    int64    // of their contents
+	Lost     []Loss   // as many as there is room for
+	Unlisted int      // further ones; Options.Lost has heard of them
+	Repeated []string // names that came again, as many as there is room for; the last one counts
 	Summary  store.Summary
 }
 
 // LossError says that something would not come over.
 type LossError struct {
 	Count   int
-	Damaged bool
+	Damaged bool // something is damaged
+	Locked  bool // something does not open with the key that was given
 }
 
 func (e *LossError) Error() string {
@@ -92,11 +95,17 @@ func (e *LossError) Error() string {
 
 // Unwrap gives the kind.
 func (e *LossError) Unwrap() error {
-	if e.Damaged {
+	switch {
+	case e.Damaged:
 		return format.ErrCorrupt
+	case e.Locked:
+		return format.ErrAuth
 	}
 	return nil
 }
+
+// listMax bounds what is kept of names and reasons for the report: an old archive decides how many there are.
+const listMax = 256 << 20
 
 // ErrChanged is the kind of an old archive that is not what it was when the migration began.
 var ErrChanged = errors.New("it changed while it was read")
@@ -140,6 +149,9 @@ type run struct {
 	queue []waiting
 	fatal error
 	told  int64
+	list  int // bytes that the lists of the report take
+
+	damaged, locked bool // some loss is
 }
 
 // slot is what a path stands for. Entries are counted from 1.

@@ -271,6 +271,44 @@ func TestLosses(t *testing.T) {
 	}
 }
 
+// A key that opens nothing is no loss that could be allowed; where it opens some of the archive, the rest is one.
+func TestWrongKey(t *testing.T) {
+	closed := brokenEntry("closed", &format.Error{Kind: format.ErrAuth, Record: "x", Offset: -1})
+	dir := &source.Entry{Name: "d", Entry: index.Entry{Path: path("d"), Kind: index.Dir}}
+	for _, random := range []bool{false, true} {
+		for _, allow := range []bool{false, true} {
+			info := source.Info{Format: "fake", Random: random, Encrypted: true, Entries: -1, Bytes: -1}
+			_, _, err := migrateFake(t, &fake{info: info, read: list(dir, closed)}, Options{AllowLoss: allow})
+			var loss *LossError
+			if !errors.Is(err, format.ErrAuth) || errors.As(err, &loss) {
+				t.Errorf("random %v, allow %v, nothing opens: %v", random, allow, err)
+			}
+			_, rep, err := migrateFake(t, &fake{info: info, read: list(dir, closed, file("open", "1"))}, Options{AllowLoss: allow})
+			if allow && (err != nil || rep.Entries != 2 || len(rep.Lost) != 1) || !allow && (!errors.Is(err, format.ErrAuth) || !errors.As(err, &loss)) {
+				t.Errorf("random %v, allow %v, one opens: %v, %+v", random, allow, err, rep)
+			}
+		}
+	}
+}
+
+// The lists of a report have a bound, whatever an old archive says; the losses are counted and told all the same.
+func TestManyLosses(t *testing.T) {
+	name, n := strings.Repeat("n", 16<<20), 20
+	told := 0
+	f := &fake{info: source.Info{Format: "fake", Entries: -1, Bytes: -1}, read: func(_ int, yield func(*source.Entry, error) bool) {
+		for range n {
+			if !yield(&source.Entry{Name: name, Err: errors.New("bad")}, nil) {
+				return
+			}
+		}
+	}}
+	_, rep, err := migrateFake(t, f, Options{Lost: func(Loss) { told++ }})
+	var loss *LossError
+	if !errors.As(err, &loss) || loss.Count != n || told != n || len(rep.Lost)+rep.Unlisted != n || len(rep.Lost) != listMax/(16<<20)-1 {
+		t.Errorf("%v: %d told, %d listed, %d not", err, told, len(rep.Lost), rep.Unlisted)
+	}
+}
+
 // In tar a path that comes again stands for a newer state.
 func TestRepeats(t *testing.T) {
 	f := &fake{info: source.Info{Format: "fake", Links: true, Repeats: true, Entries: -1, Bytes: -1}, read: list(file("a", "1"), file("b", "x"), file("a", "two"))}
