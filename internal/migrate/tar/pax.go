@@ -16,12 +16,21 @@ import (
 // maxExtended bounds an extended header: names, attributes, a map of holes.
 const maxExtended = 8 << 20
 
+// What extended headers may say of one entry, and of all: the latter is looked at for each.
+const (
+	maxRecords    = 16 << 10
+	maxForAll     = 128
+	maxForAllSize = 64 << 10
+)
+
 // extended is what extended headers say of the next entry, or of all.
 type extended struct {
 	records map[string]string
 	pieces  []string // of GNU's first sparse format: offset, length, ...
 	name    string   // GNU's long ones
 	link    string
+	size    int64 // of the headers
+	most    int   // records
 }
 
 // parsePax adds the records of an extended header. A record says its own length, then key=value and a line end.
@@ -48,6 +57,9 @@ func (x *extended) parsePax(b string, at int64) error {
 		if x.records == nil {
 			x.records = make(map[string]string)
 		}
+		if _, ok := x.records[k]; !ok && len(x.records) >= x.most {
+			return corrupt(at, "extended headers have more than %d records, more than any program writes", x.most)
+		}
 		x.records[k] = v
 	}
 	return nil
@@ -72,6 +84,7 @@ var silent = map[string]bool{
 // apply lets records overrule the header, and fills in what only they can say.
 func apply(records map[string]string, h *header, e *index.Entry, at int64) (lost []string, err error) {
 	e.HasMtime, e.MtimeSec = true, h.mtime
+	xattrs := attributes{e: e}
 	for _, k := range slices.Sorted(maps.Keys(records)) {
 		v := records[k]
 		if v == "" && !strings.Contains(k, "xattr") {
@@ -110,16 +123,16 @@ func apply(records map[string]string, h *header, e *index.Entry, at int64) (lost
 			e.HasWinAttrs = true
 			e.WinAttrs, bad = strconv.ParseUint(v, 10, 32)
 		case k == "RHT.security.selinux":
-			setXattr(e, "security.selinux", strings.TrimSuffix(v, "\x00")+"\x00")
+			xattrs.set("security.selinux", strings.TrimSuffix(v, "\x00")+"\x00")
 		case strings.HasPrefix(k, "SCHILY.xattr."):
-			setXattr(e, k[len("SCHILY.xattr."):], v)
+			xattrs.set(k[len("SCHILY.xattr."):], v)
 		case strings.HasPrefix(k, "LIBARCHIVE.xattr."):
 			if name, err := url.PathUnescape(k[len("LIBARCHIVE.xattr."):]); err != nil {
 				bad = err
 			} else if value, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(v, "=")); err != nil {
 				bad = err
-			} else if !slices.ContainsFunc(e.Xattrs, func(x index.Xattr) bool { return x.Name == name }) {
-				setXattr(e, name, string(value))
+			} else if !xattrs.has(name) {
+				xattrs.set(name, string(value))
 			}
 		case strings.HasPrefix(k, "SCHILY.acl."):
 			lost = append(lost, "its access control list")
@@ -136,15 +149,25 @@ func apply(records map[string]string, h *header, e *index.Entry, at int64) (lost
 	return slices.Compact(lost), nil
 }
 
-// setXattr sets an attribute; both ways to write one may be there for the same.
-func setXattr(e *index.Entry, name, value string) {
-	for i := range e.Xattrs {
-		if e.Xattrs[i].Name == name {
-			e.Xattrs[i].Value = []byte(value)
-			return
+// attributes are those of one entry, while they are collected: both ways to write one may be there for the same.
+type attributes struct {
+	e  *index.Entry
+	at map[string]int // where each stands
+}
+
+func (a *attributes) has(name string) bool { _, ok := a.at[name]; return ok }
+
+func (a *attributes) set(name, value string) {
+	i, ok := a.at[name]
+	if !ok {
+		if a.at == nil {
+			a.at = make(map[string]int)
 		}
+		i = len(a.e.Xattrs)
+		a.at[name] = i
+		a.e.Xattrs = append(a.e.Xattrs, index.Xattr{Name: name})
 	}
-	e.Xattrs = append(e.Xattrs, index.Xattr{Name: name, Value: []byte(value)})
+	a.e.Xattrs[i].Value = []byte(value)
 }
 
 // paxTime reads seconds since 1970 with a decimal fraction, as finely as nanoseconds.

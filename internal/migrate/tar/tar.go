@@ -74,9 +74,12 @@ func (a *archive) Info() source.Info { return a.info }
 
 func (a *archive) Close() error { return nil }
 
+// maxNotes bounds what is said of the whole archive.
+const maxNotes = 100
+
 // note says something of the whole archive, once however often it is read.
 func (a *archive) note(list *[]string, text string) {
-	if !a.seen[text] {
+	if !a.seen[text] && len(a.seen) < maxNotes {
 		a.seen[text] = true
 		*list = append(*list, text)
 	}
@@ -163,7 +166,7 @@ func (a *archive) after(t *stream) (more bool, err error) {
 // next reads the headers of one entry. after is where what follows it begins. No entry and no error: only something that
 // was said of the archive.
 func (a *archive) next(t *stream, global map[string]string) (e *source.Entry, after int64, err error) {
-	var x extended
+	x := extended{most: maxRecords}
 	for {
 		at := t.at
 		b, err := t.block()
@@ -186,7 +189,7 @@ func (a *archive) next(t *stream, global map[string]string) (e *source.Entry, af
 		h.sparse = []byte(string(h.sparse)) // the block is used again
 		switch h.kind {
 		case typePax, typeSunPax, typeGlobal, typeLongName, typeLongLink:
-			if h.size > maxExtended {
+			if x.size += h.size; x.size > maxExtended || h.kind == typeGlobal && h.size > maxForAllSize {
 				return nil, 0, corrupt(at, "an extended header of %d bytes is longer than any program writes", h.size)
 			}
 			s, err := t.bytes(h.size)
@@ -199,7 +202,7 @@ func (a *archive) next(t *stream, global map[string]string) (e *source.Entry, af
 			case typeLongLink:
 				x.link = strings.TrimRight(s, "\x00")
 			case typeGlobal:
-				g := extended{records: global}
+				g := extended{records: global, most: maxForAll}
 				if err := g.parsePax(s, at); err != nil {
 					return nil, 0, err
 				}

@@ -247,6 +247,54 @@ func TestRefusedEntries(t *testing.T) {
 	}
 }
 
+// What extended headers make a reader keep, and look at again for each entry, has a bound.
+func TestExtendedHeadersAreBounded(t *testing.T) {
+	head := func(kind byte, size int) []byte {
+		b := make([]byte, blockSize)
+		copy(b, "x")
+		for at, n := range map[int]int{100: 0o644, 108: 0, 116: 0} {
+			copy(b[at:], fmt.Sprintf("%07o", n))
+		}
+		copy(b[124:], fmt.Sprintf("%011o\x00%011o", size, 0))
+		b[156] = kind
+		copy(b[148:], "        ")
+		sum := 0
+		for _, c := range b {
+			sum += int(c)
+		}
+		copy(b[148:], fmt.Sprintf("%06o\x00", sum))
+		return b
+	}
+	records := func(kind byte, format string, from, n int) []byte {
+		var s strings.Builder
+		for i := range n {
+			kv := fmt.Sprintf(format, from+i)
+			fmt.Fprintf(&s, "%d %s\n", len(kv)+4, kv) // two digits
+		}
+		data := append([]byte(s.String()), make([]byte, -s.Len()&(blockSize-1))...)
+		return append(head(kind, s.Len()), data...)
+	}
+	file := append(head('0', 0), make([]byte, 2*blockSize)...)
+	for _, c := range []struct {
+		what string
+		b    [][]byte
+		err  string
+	}{
+		{"attributes", [][]byte{records('x', "SCHILY.xattr.user.%06d=v", 0, maxRecords)}, ""},
+		{"one more", [][]byte{records('x', "SCHILY.xattr.user.%06d=v", 0, maxRecords+1)}, "more than"},
+		{"in two headers", [][]byte{records('x', "unknown.%06d=v", 0, maxRecords), records('x', "unknown.%06d=v", maxRecords, 1)}, "more than"},
+		{"for all", [][]byte{records('g', "atime%06d=v", 0, maxForAll)}, ""},
+		{"for all, one more", [][]byte{records('g', "atime%06d=v", 0, maxForAll), records('g', "atime%06d=v", maxForAll, 1)}, "more than"},
+		{"for all, long", [][]byte{records('g', "atime%06d=v", 0, maxForAllSize/17+1)}, "longer than"},
+		{"long names", [][]byte{append(head('L', maxExtended/2+1), make([]byte, maxExtended/2+blockSize)...), append(head('K', maxExtended/2+1), make([]byte, maxExtended/2+blockSize)...)}, "longer than"},
+	} {
+		got, _, err := readEverything(append(bytes.Join(c.b, nil), file...), source.Options{})
+		if c.err == "" && (err != nil || len(got) != 1 || got[0].err != nil) || c.err != "" && (!errors.Is(err, format.ErrCorrupt) || !strings.Contains(err.Error(), c.err)) {
+			t.Errorf("%s: %v, %d entries", c.what, err, len(got))
+		}
+	}
+}
+
 func TestEnds(t *testing.T) {
 	one := write(t, &stdtar.Header{Name: "a", Typeflag: stdtar.TypeReg, Size: 700})
 	two := write(t, &stdtar.Header{Name: "b", Typeflag: stdtar.TypeReg, Size: 7})
