@@ -80,23 +80,30 @@ func readEnd(in source.Input, b []byte, at int64) (*end, error) {
 	e := &end{count: uint64(le.Uint16(b[10:])), size: int64(le.Uint32(b[12:]))}
 	off, limit := int64(le.Uint32(b[16:])), at
 	here := uint64(le.Uint16(b[8:]))
-	if disk == math.MaxUint16 || first == math.MaxUint16 || here == math.MaxUint16 || e.count == math.MaxUint16 || e.size == math.MaxUint32 || off == math.MaxUint32 {
-		found, pos, err := readEnd64(in, at)
-		if err != nil {
-			return nil, err
+	// Some programs write the record of Zip64 only where the old one has no room, others also because an entry is large, or
+	// might have become so. It stands between the directory and its end in any case.
+	found, pos, err := readEnd64(in, at)
+	needed := disk == math.MaxUint16 || first == math.MaxUint16 || here == math.MaxUint16 || e.count == math.MaxUint16 || e.size == math.MaxUint32 || off == math.MaxUint32
+	if err != nil && needed {
+		return nil, err
+	}
+	if found != nil {
+		if le.Uint32(found[16:]) != 0 || le.Uint32(found[20:]) != 0 {
+			return nil, errParts
 		}
-		if found != nil {
-			if le.Uint32(found[16:]) != 0 || le.Uint32(found[20:]) != 0 {
-				return nil, errParts
-			}
-			e.count = le.Uint64(found[32:])
-			here = le.Uint64(found[24:])
-			size, o := le.Uint64(found[40:]), le.Uint64(found[48:])
-			if size > uint64(in.Size) || o > uint64(in.Size) {
-				return nil, corrupt(pos, "the directory does not lie in the file")
-			}
-			e.size, off, limit = int64(size), int64(o), pos
-			disk, first = 0, 0
+		count, here64, size, o := le.Uint64(found[32:]), le.Uint64(found[24:]), le.Uint64(found[40:]), le.Uint64(found[48:])
+		if size > uint64(in.Size) || o > uint64(in.Size) {
+			return nil, corrupt(pos, "the directory does not lie in the file")
+		}
+		if (e.count != math.MaxUint16 && e.count != count) || (e.size != math.MaxUint32 && uint64(e.size) != size) || (off != math.MaxUint32 && uint64(off) != o) {
+			return nil, corrupt(pos, "the end record and that of Zip64 have different directories")
+		}
+		e.count, here, e.size, off, limit = count, here64, int64(size), int64(o), pos
+		if disk == math.MaxUint16 {
+			disk = 0
+		}
+		if first == math.MaxUint16 {
+			first = 0
 		}
 	}
 	if disk != 0 || first != 0 || here != e.count {

@@ -118,10 +118,13 @@ func describe(h *header, l local, e *index.Entry) (lost []string) {
 	if dosHost(h.madeBy) && h.attrs&dosKept != 0 {
 		e.HasWinAttrs, e.WinAttrs = true, uint64(h.attrs&dosKept)
 	}
-	e.HasMtime, e.MtimeSec = true, dosTime(h.dosDate, h.dosTime).Unix()
+	if h.dosDate>>5&15 != 0 && h.dosDate&31 != 0 { // else no time was written
+		e.HasMtime, e.MtimeSec = true, dosTime(h.dosDate, h.dosTime).Unix()
+	}
+	dos := e.MtimeSec
 	for _, extra := range []string{h.extra, l.extra} {
 		owners(extra, e)
-		times(extra, e)
+		times(extra, e, dos)
 	}
 	if h.comment != "" {
 		lost = append(lost, "its comment")
@@ -168,13 +171,13 @@ func dosTime(d, t uint16) time.Time {
 	return time.Date(1980+int(d>>9), time.Month(d>>5&15), int(d&31), int(t>>11), int(t>>5&63), int(t&31)*2, 0, time.Local)
 }
 
-// times reads the fields that know better than the header. The finest one counts.
-func times(extra string, e *index.Entry) {
+// times reads the fields that know better than the header, whose own time is given. The finest one counts.
+func times(extra string, e *index.Entry, dos int64) {
 	if f, ok := field(extra, 0x5855); ok && len(f) >= 8 {
-		e.MtimeSec, e.MtimeNsec = int64(int32(le.Uint32([]byte(f[4:8])))), 0
+		e.HasMtime, e.MtimeSec, e.MtimeNsec = true, unixTime(f[4:8], dos), 0
 	}
 	if f, ok := field(extra, 0x5455); ok && len(f) >= 5 && f[0]&1 != 0 {
-		e.MtimeSec, e.MtimeNsec = int64(int32(le.Uint32([]byte(f[1:5])))), 0
+		e.HasMtime, e.MtimeSec, e.MtimeNsec = true, unixTime(f[1:5], dos), 0
 	}
 	f, ok := field(extra, 0x000a)
 	if !ok || len(f) < 4 {
@@ -187,6 +190,7 @@ func times(extra string, e *index.Entry) {
 		}
 		if tag == 1 && n >= 24 {
 			if m := le.Uint64([]byte(f[4:12])); m != 0 {
+				e.HasMtime = true
 				e.MtimeSec, e.MtimeNsec = fileTime(m)
 			}
 			if c := le.Uint64([]byte(f[20:28])); c != 0 {
@@ -196,6 +200,16 @@ func times(extra string, e *index.Entry) {
 		}
 		f = f[4+n:]
 	}
+}
+
+// unixTime is a time in 32 bits with a sign. What is written after 2038 keeps the lower bits alone, and is known by the
+// header's own time, which differs by a time zone and a season at most.
+func unixTime(f string, dos int64) int64 {
+	t := int64(int32(le.Uint32([]byte(f))))
+	if t < 0 && dos-(t+1<<32) < 2*86400 && t+1<<32-dos < 2*86400 {
+		t += 1 << 32
+	}
+	return t
 }
 
 // fileTime is a time of NTFS: units of 100 ns since 1601.

@@ -67,7 +67,10 @@ func Open(ctx context.Context, in source.Input, o source.Options) (source.Archiv
 	if e.comment != "" {
 		a.info.Notes = append(a.info.Notes, source.Comment(e.comment))
 	}
-	if e.base > 0 {
+	switch {
+	case e.base > 0 && startsEntry(in):
+		a.info.Lost = append(a.info.Lost, fmt.Sprintf("another ZIP archive of %d bytes, which stands before this one", e.base))
+	case e.base > 0:
 		a.info.Notes = append(a.info.Notes, fmt.Sprintf("%d bytes stand before the archive, a program that unpacks it perhaps; they are not part of it", e.base))
 	}
 	a.end = e
@@ -87,6 +90,13 @@ func Open(ctx context.Context, in source.Input, o source.Options) (source.Archiv
 		}
 	}
 	return a, nil
+}
+
+// startsEntry reports whether an entry stands at the very beginning.
+func startsEntry(in source.Input) bool {
+	var b [4]byte
+	n, _ := in.ReadAt(b[:], 0) // what cannot be read is no entry
+	return n == 4 && le.Uint32(b[:]) == sigLocal
 }
 
 // unlock gets the passphrase and tries it on the first entry that needs it.

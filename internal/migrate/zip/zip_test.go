@@ -301,6 +301,10 @@ func TestBeforeAndAfter(t *testing.T) {
 	if err != nil || got["name"].data != "data" || len(info.Lost) != 1 {
 		t.Errorf("after: %v, %+v, %+v", err, got["name"], info)
 	}
+	got, info, err = readEverything(append(bytes.Clone(z), one(t, "second", "2", nil)...), source.Options{})
+	if err != nil || got["second"].data != "2" || len(info.Lost) != 1 || !strings.Contains(info.Lost[0], "another ZIP archive") {
+		t.Errorf("an archive before: %v, %+v, %+v", err, got["second"], info)
+	}
 	if v := Probe(input([]byte("nothing of the kind, but long enough to hold an end record"))); v.Format != "" {
 		t.Errorf("text: %+v", v)
 	}
@@ -322,6 +326,40 @@ func TestUnreadFields(t *testing.T) {
 		got, _, err := readEverything(one(t, "name", "data", func(h *kzip.FileHeader) { h.Extra = []byte(c.extra) }), source.Options{})
 		if err != nil || got["name"].err != nil || !slices.Equal(got["name"].e.Lost, c.want) {
 			t.Errorf("%q: %q, %v, %v", c.extra, got["name"].e.Lost, got["name"].err, err)
+		}
+	}
+}
+
+// Programs that write large entries, or a stream that may become one, add the end record of Zip64 where the old one has
+// room for everything. The two have to agree.
+func TestZip64EndBesideTheOldOne(t *testing.T) {
+	z := one(t, "name", "data", nil)
+	at := len(z) - lenEnd
+	end := z[at:]
+	with := func(count, size, off uint64) []byte {
+		b := bytes.Clone(z[:at])
+		r := make([]byte, lenEnd64+lenLocate64)
+		le.PutUint32(r, sigEnd64)
+		le.PutUint64(r[4:], lenEnd64-12)
+		le.PutUint64(r[24:], count)
+		le.PutUint64(r[32:], count)
+		le.PutUint64(r[40:], size)
+		le.PutUint64(r[48:], off)
+		le.PutUint32(r[lenEnd64:], sigLocate64)
+		le.PutUint64(r[lenEnd64+8:], uint64(at))
+		le.PutUint32(r[lenEnd64+16:], 1)
+		return append(append(b, r...), end...)
+	}
+	size, off := uint64(le.Uint32(end[12:])), uint64(le.Uint32(end[16:]))
+	for _, before := range []string{"", "#!/bin/sh\n"} {
+		got, info, err := readEverything(append([]byte(before), with(1, size, off)...), source.Options{})
+		if err != nil || got["name"].data != "data" || len(info.Lost) != 0 || len(info.Notes) != min(1, len(before)) {
+			t.Errorf("%q before: %v, %+v, %+v", before, err, got, info)
+		}
+	}
+	for _, b := range [][]byte{with(2, size, off), with(1, size-1, off), with(1, size, off+1), with(1, 1<<40, off), with(1, size, 1<<40)} {
+		if got, _, err := readEverything(b, source.Options{}); !errors.Is(err, format.ErrCorrupt) {
+			t.Errorf("%v, %+v", err, got)
 		}
 	}
 }
@@ -371,6 +409,40 @@ func TestNTFSTimes(t *testing.T) {
 	e := got["x"].e.Entry
 	if err != nil || e.MtimeSec != 1 || e.MtimeNsec != 234567800 || !e.HasBirth || e.BirthSec != 0 {
 		t.Errorf("%v, %+v", err, e)
+	}
+}
+
+// The 32 bits of Unix times are read with a sign, unless the header's own time says that they only overflowed.
+func TestUnixTimes(t *testing.T) {
+	const after2038, before1970 = 4115534400, -1000000000
+	for _, c := range []struct {
+		what      string
+		written   int64
+		date      uint16 // of DOS
+		want      int64
+		extraless bool
+		has       bool
+	}{
+		{"usual", 1577934245, 40<<9 | 1<<5 | 2, 1577934245, false, true},
+		{"after 2038", after2038, 120<<9 | 6<<5 | 1, after2038, false, true},
+		{"before 1970", before1970, 1<<5 | 1, before1970, false, true},
+		{"no date", 1577934245, 0, 1577934245, false, true},
+		{"no time at all", 0, 0, 0, true, false},
+	} {
+		b := one(t, "x", "x", func(h *kzip.FileHeader) {
+			if h.Modified = (time.Time{}); !c.extraless {
+				h.Extra = binary.LittleEndian.AppendUint32([]byte{0x55, 0x54, 5, 0, 1}, uint32(c.written))
+			}
+		})
+		local, central := bothHeaders(b)
+		for _, h := range [][]byte{local[10:], central[12:]} {
+			binary.LittleEndian.PutUint16(h, 0)
+			binary.LittleEndian.PutUint16(h[2:], c.date)
+		}
+		got, _, err := readEverything(b, source.Options{})
+		if e := got["x"].e.Entry; err != nil || e.HasMtime != c.has || e.MtimeSec != c.want {
+			t.Errorf("%s: %v, %+v", c.what, err, e)
+		}
 	}
 }
 
