@@ -182,8 +182,8 @@ func (r *run) take(e *source.Entry) (src store.Source, big, ok bool) {
 		return src, false, false
 	}
 	src.Entry, src.LinkTo = e.Entry, e.LinkTo
+	src.Linkable = r.rep.Info.Links && e.LinkTo.IsZero() && e.Entry.Kind != index.Dir
 	if e.Open != nil && e.LinkTo.IsZero() {
-		src.Linkable = r.rep.Info.Links
 		if r.rep.Info.Random {
 			src.Open = func() (store.Reader, index.Entry, error) {
 				c, err := r.open(e.Open)
@@ -235,7 +235,7 @@ func (r *run) acceptable(e *source.Entry) error {
 		return errors.New("a directory has the same name")
 	}
 	if to := e.LinkTo; !to.IsZero() {
-		if s := r.slots[to]; s.given == 0 || s.kind != index.File {
+		if s := r.slots[to]; s.given == 0 || s.kind == index.Dir {
 			return fmt.Errorf("it is another name of %q, which is not among the files before it", pathsafe.Quote(to.String()))
 		}
 	}
@@ -251,6 +251,9 @@ func (r *run) claim(e *source.Entry) {
 			break
 		}
 		r.slots[up] = slot{kind: index.Dir}
+	}
+	if !e.LinkTo.IsZero() {
+		kind = r.slots[e.LinkTo].kind // symbolic links, too, can have further names
 	}
 	s := r.slots[p]
 	twice := s.given != 0 && (kind != index.Dir || s.kind != index.Dir)

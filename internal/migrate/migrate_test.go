@@ -236,6 +236,7 @@ func TestLosses(t *testing.T) {
 		{"below a file", []*source.Entry{file("a", "1"), below}, "no directory", false, []string{"a"}},
 		{"over a directory", []*source.Entry{below, file("a", "1")}, "a directory has the same name", false, []string{"a/below"}},
 		{"a link of nothing", []*source.Entry{{Name: "l", Entry: index.Entry{Path: path("l"), Kind: index.File}, LinkTo: path("none")}, file("a", "1")}, "not among the files", false, []string{"a"}},
+		{"a link of a directory", []*source.Entry{{Name: "d", Entry: index.Entry{Path: path("d"), Kind: index.Dir}}, {Name: "l", Entry: index.Entry{Path: path("l"), Kind: index.File}, LinkTo: path("d")}}, "not among the files", false, []string{"d"}},
 		{"a socket", []*source.Entry{{Name: "s", Entry: index.Entry{Path: path("s"), Kind: index.Socket}}, file("a", "1")}, "socket", false, []string{"a"}},
 	} {
 		for _, random := range []bool{false, true} {
@@ -267,6 +268,35 @@ func TestLosses(t *testing.T) {
 					t.Errorf("%s: %v", c.what, got)
 				}
 			}
+		}
+	}
+}
+
+// Whatever is no directory can have further names, as in a tree that cp -al copied.
+func TestLinksOfOtherKinds(t *testing.T) {
+	other := func(name, to string) *source.Entry {
+		return &source.Entry{Name: name, Entry: index.Entry{Path: path(name), Kind: index.File}, LinkTo: path(to)}
+	}
+	for _, random := range []bool{false, true} {
+		f := &fake{info: source.Info{Format: "fake", Random: random, Repeats: true, Links: true, Entries: -1, Bytes: -1}, read: list(
+			&source.Entry{Name: "s", Entry: index.Entry{Path: path("s"), Kind: index.Symlink, Target: "to"}}, other("s2", "s"), other("s3", "s"),
+			&source.Entry{Name: "p", Entry: index.Entry{Path: path("p"), Kind: index.FIFO}}, other("p2", "p"),
+			file("below/f", "1"))}
+		m, rep, err := migrateFake(t, f, Options{})
+		if err != nil || rep.Entries != 6 {
+			t.Fatalf("%v, %+v", err, rep)
+		}
+		got := contents(t, m, newName)
+		for name, want := range map[string]string{"s": "symlink to", "s2": "symlink to", "s3": "symlink to", "p": "fifo ", "p2": "fifo "} {
+			if got[name] != want {
+				t.Errorf("%s is %q", name, got[name])
+			}
+		}
+		// Nothing can lie below another name of a symbolic link.
+		f.read = list(&source.Entry{Name: "s", Entry: index.Entry{Path: path("s"), Kind: index.Symlink, Target: "/"}}, other("s2", "s"), file("s2/x", "1"))
+		var loss *LossError
+		if _, _, err := migrateFake(t, f, Options{}); !errors.As(err, &loss) {
+			t.Errorf("a file below a link: %v", err)
 		}
 	}
 }
