@@ -83,10 +83,10 @@ func (b *blob) piece(pos int64) (data []byte, n int64, err error) {
 	}
 	l := b.s.cache.get(&p)
 	switch {
+	case l.lost, l.unsure && b.digest.known == 0: // then its data may be short, too, which is no news
+		return nil, n, format.Corrupt("frame", p.off, "frame %d is damaged", p.Number)
 	case in+n > int64(len(l.data)):
 		return nil, n, format.Corrupt("content", -1, "it reaches past the end of frame %d", p.Number)
-	case l.lost, l.unsure && b.digest.known == 0:
-		return nil, n, format.Corrupt("frame", p.off, "frame %d is damaged", p.Number)
 	case l.touched(in, in+n):
 		return nil, n, format.Corrupt("frame", p.off, "frame %d is damaged in part", p.Number)
 	}
