@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -105,13 +106,28 @@ func isPublicKey(text string) bool {
 	return false
 }
 
+// publicOnly refuses a private key where a public one belongs.
+func publicOnly(flag, name string, data []byte) error {
+	if !bytes.Contains(data, []byte("PRIVATE KEY-----")) && !bytes.Contains(data, []byte("AGE-SECRET-KEY-")) {
+		return nil
+	}
+	return &failure{
+		code: exitUsage, err: fmt.Errorf("%s %s: it holds a private key", flag, quoted(name)),
+		hint: "give the public one that belongs to it; ssh-keygen -y and age-keygen -y print it",
+	}
+}
+
 // loadPins reads the keys of --signer: each is a public key, or a file of such keys.
 func (a *app) loadPins(ctx context.Context) error {
 	for _, s := range a.g.signers {
 		data := []byte(s)
 		if !isPublicKey(s) && !strings.Contains(s, " ssh-ed25519 ") {
 			var err error
-			if data, err = readKeyFile(ctx, "file of --signer", s); err != nil {
+			if data, err = readKeyFile(ctx, "file of --signer", s); err == nil {
+				err = publicOnly("--signer", s, data)
+			}
+			if err != nil {
+				clear(data)
 				return err
 			}
 		}
@@ -132,7 +148,11 @@ func (a *app) recipientSlots(ctx context.Context, recipients []string) (slots []
 			return nil, usagef("--recipient takes a public key; a private key is never given on the command line, where others see it")
 		}
 		if !isPublicKey(s) && !strings.HasPrefix(s, "age1") {
-			if data, err = readKeyFile(ctx, "file of --recipient", s); err != nil {
+			if data, err = readKeyFile(ctx, "file of --recipient", s); err == nil {
+				err = publicOnly("--recipient", s, data)
+			}
+			if err != nil {
+				clear(data)
 				return nil, err
 			}
 		}

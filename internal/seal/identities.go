@@ -101,6 +101,8 @@ func ParseRecipient(s string, ui UI) (Recipient, error) {
 		return age.ParseX25519Recipient(s)
 	case strings.HasPrefix(s, "ssh-"):
 		return agessh.ParseRecipient(s)
+	case isKeyType(s):
+		return nil, fmt.Errorf("a key of type %s; of SSH keys, only ssh-ed25519 and ssh-rsa ones can lock an archive", firstWord(s))
 	}
 	return nil, errors.New("neither an age recipient (age1…) nor an SSH public key (ssh-ed25519 …, ssh-rsa …)")
 }
@@ -213,6 +215,9 @@ func sshIdentity(pem []byte, ui UI) (Identity, error) {
 	id, err := agessh.ParseIdentity(pem)
 	missing := (*ssh.PassphraseMissingError)(nil)
 	if !errors.As(err, &missing) {
+		if _, perr := ssh.ParseRawPrivateKey(pem); err != nil && perr == nil {
+			err = errors.New("an SSH key of another type than ssh-ed25519 and ssh-rsa: no archive is locked for such a key")
+		}
 		return id, err
 	}
 	if missing.PublicKey == nil {
