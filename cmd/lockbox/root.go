@@ -136,10 +136,22 @@ func allCommands(root *cobra.Command) (all []*cobra.Command) {
 	return append(all, root)
 }
 
+// elsewhere is what other programs call what lockbox can do, and the command that does it.
+var elsewhere = map[string]string{
+	"unzip": "extract", "unpack": "extract", "decompress": "extract", "restore": "extract", "decrypt": "extract", "x": "extract",
+	"backup": "add", "store": "add", "pack": "add", "update": "add", "encrypt": "add", "new": "create", "init": "create",
+	"test": "verify", "check": "verify", "fsck": "verify", "scrub": "verify", "repair": "recover", "salvage": "recover", "fix": "recover",
+	"rename": "move", "delete": "remove", "shrink": "compact", "vacuum": "compact", "prune": "compact", "compare": "diff", "status": "diff",
+	"convert": "migrate", "import": "migrate", "tar": "export", "zip": "export", "clone": "copy", "stat": "info",
+	"keygen": "key generate", "benchmark": "bench",
+}
+
 // unknownCommand says that args[0] is no command, and what may have been meant.
 func unknownCommand(root *cobra.Command, args []string) error {
 	f := &failure{code: exitUsage, err: fmt.Errorf("there is no command %s", quoted(args[0])), hint: "lockbox help lists the commands"}
-	if near := nearest(args[0], commandNames(root)); near != "" {
+	if same := elsewhere[strings.ToLower(args[0])]; same != "" {
+		f.hint = "that is lockbox " + same
+	} else if near := nearest(args[0], commandNames(root)); near != "" {
 		f.hint = "did you mean " + near + "?"
 	} else if len(args) > 1 && slices.Contains(commandNames(root), args[1]) {
 		f.hint = fmt.Sprintf("the command comes before the archive: lockbox %s %s", args[1], quoted(args[0]))
