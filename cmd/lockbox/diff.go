@@ -109,6 +109,9 @@ func (a *app) diff(ctx context.Context, opt diffOptions) error {
 	if err == nil {
 		err = d.report()
 	}
+	if err == nil {
+		d.hintPrefix()
+	}
 	if err = a.closeRead(d.ar, opt.archive, err); err != nil {
 		return readingFailure(opt.archive, err)
 	}
@@ -118,7 +121,10 @@ func (a *app) diff(ctx context.Context, opt diffOptions) error {
 func checkDiffDir(dir string) error {
 	fi, err := os.Stat(dir)
 	if err == nil && !fi.IsDir() {
-		err = syscall.ENOTDIR
+		return &failure{
+			code: exitMissing, err: fmt.Errorf("cannot compare with %s: not a directory", quoted(dir)),
+			hint: "diff compares with a directory; extract writes an archive to one",
+		}
 	}
 	if err == nil {
 		return nil

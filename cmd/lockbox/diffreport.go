@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -86,6 +87,25 @@ func (c *comparison) isDir() bool {
 		return c.item.Kind == hostfs.KindDir
 	}
 	return c.entry.Kind == index.Dir
+}
+
+// hintPrefix speaks up when the two sides have no name in common because the directory was stored under its own name.
+func (d *differ) hintPrefix() {
+	common := d.changes[unchanged] + d.changes[typeChanged] + d.changes[modified] + d.changes[metadataChanged]
+	if d.a.g.quiet || !d.prefix.IsZero() || common > 0 || d.changes[removed] == 0 || d.unreadable > 0 {
+		return
+	}
+	dir, err := filepath.Abs(d.opt.dir)
+	if err != nil {
+		return
+	}
+	name, err := pathsafe.Parse(filepath.Base(dir))
+	if err != nil {
+		return
+	}
+	if e, err := d.ar.Get(name); err == nil && e.Kind == index.Dir {
+		d.a.say.Hintf("a directory %s is stored: --to %s compares with that", quoted(name.String()), shellWord(name.String()))
+	}
 }
 
 // report ends the output.
