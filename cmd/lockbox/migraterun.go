@@ -74,7 +74,11 @@ func (m *migrator) replace(ctx context.Context, old string) error {
 func (m *migrator) attempt(ctx context.Context, old, output string, then func(*migrate.Input) error) (rep migrate.Report, err error) {
 	a := m.a
 	if fi, err := os.Lstat(output); err == nil {
-		return rep, taken(output, fi)
+		err := taken(output, fi)
+		if f := (*failure)(nil); m.opt.into != "" && errors.As(err, &f) {
+			f.hint = "if an earlier run made it, all is well; to migrate the old archive again, move the new one away"
+		}
+		return rep, err
 	}
 	in, err := m.open(ctx, old, output)
 	if err != nil {
