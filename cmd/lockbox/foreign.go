@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"lockbox/internal/migrate"
@@ -79,6 +80,9 @@ func foreignFailure(name string) error {
 	}
 	if what == "" {
 		f.err = fmt.Errorf("%s is not a lockbox archive", quoted(name))
+		if strings.EqualFold(filepath.Ext(name), ".lbx") {
+			f.hint = fmt.Sprintf("if it was one, its beginning is damaged: lockbox recover %s --dry-run looks for what is left", shellWord(name))
+		}
 		return f
 	}
 	f.err = fmt.Errorf("%s is not a lockbox archive: it is %s", quoted(name), what)

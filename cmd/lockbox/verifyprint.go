@@ -35,12 +35,15 @@ func (a *app) verdict(name string, c *check, sum verify.Summary, err error) erro
 		}
 	}
 	if err != nil {
-		return &failure{code: exitDamaged, err: fmt.Errorf("%s cannot be read at all: %w", quoted(name), err)}
+		return &failure{
+			code: exitDamaged, err: fmt.Errorf("%s cannot be read at all: %w", quoted(name), err),
+			hint: "lockbox recover " + shellWord(name) + " --dry-run looks for what is left",
+		}
 	}
 	if sum.Damaged > 0 || !sum.Complete {
 		return &failure{
 			code: exitDamaged, err: fmt.Errorf("%s is damaged: %s", quoted(name), plural(uint64(sum.Damaged), "damaged place", "damaged places")),
-			hint: "lockbox extract saves what is whole; lockbox add --no-dedup stores a damaged file anew from its original",
+			hint: "lockbox recover saves what is whole; lockbox add --no-dedup stores damaged files anew from their originals",
 		}
 	}
 	if !expected {
