@@ -174,7 +174,7 @@ func (a *app) openFailure(name string, err error) error {
 		}
 		return f
 	case errors.Is(err, format.ErrNotLockbox):
-		return foreignFailure(name)
+		return foreignFailure(name, overwrittenHint(name))
 	case errors.Is(err, vfs.ErrNotRegular):
 		if fi, serr := os.Stat(name); serr == nil && fi.IsDir() {
 			return &failure{

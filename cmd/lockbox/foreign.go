@@ -59,8 +59,8 @@ func recognise(head []byte) string {
 	return ""
 }
 
-// foreignFailure is the error for a file that is no lockbox archive.
-func foreignFailure(name string) error {
+// foreignFailure is the error for a file that is no lockbox archive. Its hint is unknown when it is nothing else either.
+func foreignFailure(name, unknown string) error {
 	f := &failure{code: exitForeign}
 	head := make([]byte, 512)
 	n := 0
@@ -79,10 +79,7 @@ func foreignFailure(name string) error {
 		what = "an archive of another format"
 	}
 	if what == "" {
-		f.err = fmt.Errorf("%s is not a lockbox archive", quoted(name))
-		if strings.EqualFold(filepath.Ext(name), ".lbx") {
-			f.hint = fmt.Sprintf("if it was one, its beginning is damaged: lockbox recover %s --dry-run looks for what is left", shellWord(name))
-		}
+		f.err, f.hint = fmt.Errorf("%s is not a lockbox archive", quoted(name)), unknown
 		return f
 	}
 	f.err = fmt.Errorf("%s is not a lockbox archive: it is %s", quoted(name), what)
@@ -90,6 +87,14 @@ func foreignFailure(name string) error {
 		f.hint = "it cannot be migrated: unpack the file with the program it was made with and add the result to a new archive"
 	}
 	return f
+}
+
+// overwrittenHint is for what is called an archive, and does not begin like one.
+func overwrittenHint(name string) string {
+	if !strings.EqualFold(filepath.Ext(name), ".lbx") {
+		return ""
+	}
+	return fmt.Sprintf("if it was one, its beginning is damaged: lockbox recover %s --dry-run looks for what is left", shellWord(name))
 }
 
 // migrateHint is the command that makes an archive of a file of another format, "" where there is none.

@@ -252,7 +252,9 @@ func (r *salvager) failure(err error) error {
 		return err
 	case errors.Is(err, format.ErrCorrupt):
 		return &failure{code: exitDamaged, err: fmt.Errorf("nothing can be recovered from %s: %w", quoted(name), err)}
-	case errors.Is(err, format.ErrNotLockbox), errors.Is(err, format.ErrVersion):
+	case errors.Is(err, format.ErrNotLockbox):
+		return foreignFailure(name, "nothing of one was found in it")
+	case errors.Is(err, format.ErrVersion):
 		return a.openFailure(name, err)
 	case errors.Is(err, format.ErrAuth):
 		return &failure{code: exitAuth, err: fmt.Errorf("%s was not recovered: %w", quoted(name), err)}
