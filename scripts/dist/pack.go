@@ -70,7 +70,8 @@ func packZip(dir string, files []file, when time.Time) ([]byte, error) {
 // completions. host is the binary to ask.
 func (r *release) documents(host string) ([]file, error) {
 	var files []file
-	for _, name := range []string{"LICENSE", "README.md", "CHANGELOG.md", "FORMAT.md", "docs/guide.md", "docs/verify.md", "docs/from-revault.md", "docs/security.md", "docs/durability.md"} {
+	for _, name := range []string{"LICENSE", "README.md", "CHANGELOG.md", "FORMAT.md", "docs/guide.md", "docs/verify.md", "docs/from-revault.md", "docs/security.md", "docs/durability.md",
+		"contrib/cron/lockbox-verify", "contrib/prometheus/lockbox.rules.yml", "contrib/systemd/lockbox-verify.service", "contrib/systemd/lockbox-verify.timer"} {
 		b, err := os.ReadFile(filepath.Join(r.src, name))
 		if err != nil {
 			return nil, err
