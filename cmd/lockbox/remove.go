@@ -39,11 +39,12 @@ func newRemoveCommand(a *app) *cobra.Command {
 After that, the bytes of what was deleted are overwritten in the file, names included, except for
 contents that other entries share: the command says how much that is. While a reader still
 uses the state before, overwriting waits for the next change, and info says how much is
-pending. ` + changeGlobHelp + `
+pending. There is no way back; "list" with the same arguments shows beforehand what goes. ` + changeGlobHelp + `
 
 The file keeps its size, as a rule: what became free is used again, and compact
 gives it back.`,
 		Example: `  lockbox remove backup.lbx docs/old photos/IMG_0001.jpg
+  lockbox list backup.lbx '**/*.tmp'
   lockbox rm backup.lbx '**/*.tmp'`,
 		ValidArgsFunction: completeStored,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
