@@ -143,7 +143,7 @@ func ParseSigner(data []byte, ui UI) (Signer, error) {
 	case ed25519.PrivateKey:
 		return keySigner{k}, nil
 	}
-	return nil, errors.New("the signing key is not an Ed25519 one; only these can sign an archive")
+	return nil, errors.New("the signing key is of another type; only Ed25519 keys can sign an archive")
 }
 
 // agentSigner has an SSH agent sign.
