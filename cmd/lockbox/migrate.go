@@ -16,6 +16,7 @@ type migrateOptions struct {
 	old            []string
 	output, into   string
 	replace        bool
+	skipExisting   bool
 	passphraseFile string
 	encoding       string
 	allowLoss      bool
@@ -32,6 +33,7 @@ func (o *migrateOptions) register(f *pflag.FlagSet) {
 	f.StringVarP(&o.output, "output", "o", "", "the archive to make; it must not exist")
 	f.BoolVar(&o.replace, "replace", false, "give the new archive the old one's name; the old one becomes OLD.bak")
 	f.StringVar(&o.into, "into", "", "migrate every old archive below OLD, a directory, or several of them, into this directory")
+	f.BoolVar(&o.skipExisting, "skip-existing", false, "with --into: leave out what has a new archive there already")
 	f.StringVar(&o.passphraseFile, "source-passphrase-file", "", "the first line of this file is the passphrase of the old archive")
 	f.StringVar(&o.encoding, "source-encoding", "", "what names are written in that do not say it themselves, such as cp866 or shift_jis (default: what the format says)")
 	f.BoolVar(&o.allowLoss, "allow-loss", false, "go on without what cannot be carried over; each is named")
@@ -60,6 +62,8 @@ func (o *migrateOptions) validate() error {
 		return &failure{code: exitUsage, err: errors.New("the new archive is missing"), hint: "name it with -o, or put it into the old one's place with --replace"}
 	case len(o.old) > 1 && o.into == "":
 		return usagef("-o and --replace are for one old archive; %s was given as well (--into DIR takes several)", quoted(o.old[1]))
+	case o.skipExisting && o.into == "":
+		return usagef("--skip-existing is for --into")
 	case o.maxSize.set && o.maxSize.n == 0 || o.maxEntries.set && o.maxEntries.n == 0 || o.maxRatio.set && o.maxRatio.n == 0:
 		return usagef("a limit of 0 would let nothing through")
 	}
@@ -114,12 +118,14 @@ one: where that is damaged, --allow-loss takes what is left and says what it is.
 
 --into DIR migrates every old archive below a directory, or several that are named, each
 to NAME.lbx: one after the other, all workers on each. It goes on after a failure, and
-ends in 3 when one was not migrated, 15 when one is damaged.`,
+ends in 3 when one was not migrated, 15 when one is damaged. With --skip-existing a second
+run does what the first one left: a new archive has its name only when it is proven.`,
 		Example: `  lockbox migrate photos.zip -o photos.lbx
   lockbox migrate backup.tar.gz --replace
   lockbox migrate secret.7z -o secret.lbx --source-passphrase-file old.txt --encrypt
   lockbox migrate keys.lbox -o keys.lbx --source-passphrase-file old.txt --encrypt --sign-key me --variables-to variables
   lockbox migrate old-archives --into new-archives --report report.json
+  lockbox migrate old-archives --into new-archives --skip-existing
   ssh host tar c /srv | lockbox migrate - -o srv.lbx`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opt.old = args

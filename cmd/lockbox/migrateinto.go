@@ -34,18 +34,27 @@ func (m *migrator) several(ctx context.Context) error {
 			return err
 		}
 	}
-	migrated, failed := 0, 0
+	migrated, failed, there := 0, 0, 0
 	for _, p := range list {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		err := os.MkdirAll(filepath.Dir(p.output), 0o777)
+		if m.opt.skipExisting {
+			if _, err := os.Lstat(p.output); err == nil {
+				there++
+				continue
+			}
+		}
+		made, err := makeDirs(filepath.Dir(p.output))
 		if err == nil {
 			err = m.one(ctx, p.old, p.output)
 		}
 		if err == nil {
 			migrated++
 			continue
+		}
+		for _, dir := range made {
+			_ = os.Remove(dir) // unless something is in it
 		}
 		if ctx.Err() != nil || errors.Is(err, errReaderGone) {
 			return err
@@ -62,9 +71,24 @@ func (m *migrator) several(ctx context.Context) error {
 		return err
 	}
 	if !a.g.quiet && !a.g.json {
-		_, err = fmt.Fprintf(a.out, "%s migrated into %s, %d not\n", plural(uint64(migrated), "archive", "archives"), quoted(m.opt.into), failed)
+		before := ""
+		if m.opt.skipExisting {
+			before = fmt.Sprintf(", %d there before", there)
+		}
+		_, err = fmt.Fprintf(a.out, "%s migrated into %s%s, %d not\n", plural(uint64(migrated), "archive", "archives"), quoted(m.opt.into), before, failed)
 	}
 	return err
+}
+
+// makeDirs makes a directory and what is missing above it, and returns what it made, the innermost first.
+func makeDirs(dir string) (made []string, err error) {
+	for up := dir; ; up = filepath.Dir(up) {
+		if _, err := os.Lstat(up); !errors.Is(err, fs.ErrNotExist) || up == filepath.Dir(up) {
+			break
+		}
+		made = append(made, up)
+	}
+	return made, os.MkdirAll(dir, 0o777)
 }
 
 // pair is an old archive, and what the new one is called.

@@ -76,7 +76,7 @@ func (m *migrator) attempt(ctx context.Context, old, output string, then func(*m
 	if fi, err := os.Lstat(output); err == nil {
 		err := taken(output, fi)
 		if f := (*failure)(nil); m.opt.into != "" && errors.As(err, &f) {
-			f.hint = "an earlier run may have made it; to migrate the old archive again, move it away"
+			f.hint = "an earlier run may have made it: --skip-existing leaves it alone; to migrate the old archive again, move it away"
 		}
 		return rep, err
 	}
