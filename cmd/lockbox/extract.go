@@ -79,7 +79,8 @@ func newExtractCommand(a *app) *cobra.Command {
 		Long: `Write all entries, or those that are named, to a directory. A file that exists
 already ends the command before anything is written, unless --overwrite or
 --skip-existing says what to do, or --resume, which keeps those that are what would be
-written, after reading them, and refuses the others. A file appears under its name when it is complete and
+written, after reading them, and refuses the others. A directory where a file is to be,
+or the reverse, is refused whatever they say. A file appears under its name when it is complete and
 verified, with its metadata. Nothing is ever written through a link or
 outside of the directory. A damaged entry is named, the others are written
 (exit 15). ` + globHelp + `

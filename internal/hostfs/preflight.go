@@ -141,6 +141,8 @@ func (p *preflight) look(it PreflightItem) error {
 	case it.Kind == KindDir:
 		p.block((&blockedError{host, m.Kind}).Error())
 		p.absent = it.Path
+	case m.Kind == KindDir:
+		p.block(fmt.Sprintf("%s is a directory where a %s is to be", host, it.Kind))
 	case p.x.opt.Resume && m.Kind == it.Kind:
 		p.x.mu.Lock()
 		p.x.existing[path] = true
@@ -149,8 +151,6 @@ func (p *preflight) look(it PreflightItem) error {
 		p.x.mu.Lock()
 		p.x.skipped[path] = true
 		p.x.mu.Unlock()
-	case m.Kind == KindDir:
-		p.block(fmt.Sprintf("%s is a directory where a %s is to be", host, it.Kind))
 	case !p.x.opt.Overwrite:
 		p.found(host)
 	default:
