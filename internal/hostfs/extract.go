@@ -103,7 +103,7 @@ func NewExtractor(dest string, opt ExtractOptions) (*Extractor, error) {
 	if x.anon, err = x.canLink(); err != nil {
 		x.dirs.release(x.top)
 		x.dirs.close()
-		return nil, x.fail("remove a trial file from", "", err)
+		return nil, err
 	}
 	if !x.fresh {
 		x.empty = removeStale(x.top.dir)
@@ -124,7 +124,7 @@ func missing(dir string) (list []string) {
 
 // canLink tries out whether a file without a name can get one here. That needs a file system and a
 // system that go along, and no way of asking tells both.
-// The error is that the trial cannot be removed: no other way of writing would get on there.
+// The error is that the trial cannot be removed, and names it: no other way of writing would get on there.
 func (x *Extractor) canLink() (bool, error) {
 	f, err := x.top.createAnon(0o600)
 	if err != nil {
@@ -135,7 +135,12 @@ func (x *Extractor) canLink() (bool, error) {
 	if x.top.link(f, name) != nil {
 		return false, nil
 	}
-	return true, x.top.remove(name)
+	return true, x.removeTrial(name)
+}
+
+// removeTrial removes a file that was made in the destination to find out what can be done there.
+func (x *Extractor) removeTrial(name string) error {
+	return x.fail("remove the trial file", name, x.top.remove(name))
 }
 
 // writable finds out whether anything can be made in the destination itself.
@@ -144,7 +149,7 @@ func (x *Extractor) writable() error {
 	if errors.Is(err, errNoAnon) {
 		name := tempName()
 		if f, err = x.top.createNamed(name, 0o600); err == nil {
-			return errors.Join(f.close(), x.top.remove(name))
+			return errors.Join(f.close(), x.removeTrial(name))
 		}
 	}
 	if err != nil {
