@@ -79,8 +79,13 @@ func (w *written) flush(a *app) {
 		a.fail(fmt.Errorf("%s %s: %w", quoted(p.String()), what, err))
 	}
 	for _, p := range slices.Sorted(maps.Keys(w.lost)) {
+		err := fmt.Errorf("%s was extracted, but without what could not be restored: %w", quoted(p), w.lost[p])
+		if errors.Is(err, format.ErrCorrupt) {
+			a.fail(err)
+			continue
+		}
 		a.note(exitSkipped)
-		a.say.Warnf("%s was extracted, but without what could not be restored: %v", quoted(p), w.lost[p])
+		a.say.Warnf("%v", err)
 	}
 }
 

@@ -41,11 +41,7 @@ func (x *Extractor) finishDirs() error {
 		d, err := x.dirs.acquire(p)
 		if err == nil {
 			if m.xattrs != nil {
-				var lost error
-				if m.Xattrs, lost = m.xattrs(); lost != nil {
-					m.Mode = modeWithoutACL(m.Mode, nil) // there may have been one
-					x.lost(p, []error{lost})
-				}
+				m.Xattrs, m.XattrsErr = m.xattrs()
 			}
 			err = x.fail("restore", p, x.restore(d.object(), p, &m.Meta, d.inherits || found[p]))
 			x.dirs.release(d)

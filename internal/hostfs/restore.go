@@ -63,6 +63,10 @@ func (x *Extractor) restore(o object, path string, m *Meta, inherited bool) erro
 			try("its attribute "+pathsafe.Quote(a.Name), setXattr(a.Name, a.Value))
 		}
 	}
+	if m.XattrsErr != nil {
+		lost = append(lost, m.XattrsErr)
+		mode = modeWithoutACL(mode, nil)
+	}
 	setMode := func() {
 		if x.opt.NoPermissions || m.Kind == KindSymlink {
 			return
@@ -113,8 +117,11 @@ const (
 
 // modeWithoutACL is the mode of what cannot get its access control list. Beside one, the group's bits are the most that
 // anybody whom it names may have, and who is named gets nothing of what others have. Without it, the group and the others
-// get what they had and everybody who was named had, too.
+// get what they had and everybody who was named had, too. nil is a list of which nothing is known: only the owner is sure.
 func modeWithoutACL(mode uint32, acl []byte) uint32 {
+	if acl == nil {
+		return mode &^ 0o077
+	}
 	mask, named, group := mode>>3&7, uint32(7), uint32(0)
 	for e := acl[min(4, len(acl)):]; len(e) >= 8; e = e[8:] {
 		perm := uint32(binary.LittleEndian.Uint16(e[2:]))

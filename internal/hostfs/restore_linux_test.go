@@ -283,7 +283,7 @@ func TestLateXattrs(t *testing.T) {
 	}
 	fi, err := os.Stat(filepath.Join(dir, "e"))
 	check(t, err)
-	if fi.Mode().Perm() != 0o705 || !errors.Is(lost["e"], sick) {
+	if fi.Mode().Perm() != 0o700 || !errors.Is(lost["e"], sick) {
 		t.Errorf("%v, %v", fi.Mode(), lost["e"])
 	}
 }

@@ -152,6 +152,8 @@ func (x *Extractor) Restore(path pathsafe.Path, m Meta) error {
 		err = ErrChanged
 	case now.Nlink <= 1:
 		err = x.restore(d.fileObject(f, base), path.String(), &m, true)
+	case m.XattrsErr != nil:
+		x.lost(path.String(), []error{m.XattrsErr, errOtherNames})
 	case x.differs(&now, &m):
 		x.lost(path.String(), []error{errOtherNames})
 	}
