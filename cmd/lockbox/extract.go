@@ -90,7 +90,9 @@ the holes of sparse files. Owners, setuid and setgid bits, capabilities, FIFOs a
 devices come back only on request, as they can do harm: --same-owner, --keep-setid,
 --devices. Without --devices, FIFOs and devices are named and left out (exit 3). What
 of an entry's metadata cannot be restored is named, and the entry written all the same
-(exit 3).
+(exit 3): for the first 20 such entries, then their number. What belongs to a machine,
+such as SELinux labels and trusted.* attributes, is never restored; a hint says of how
+many entries (exit 0).
 
 Names that the directory's file system cannot hold, and names that it takes for one
 (README and readme), are found before anything is written. --rename-invalid writes

@@ -3,30 +3,32 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"lockbox/internal/hostfs"
 )
 
-// Attributes that are damaged do not cost what has them: it comes back without, for its owner alone, as an access control
-// list may have been among them.
-func TestDamagedAttributes(t *testing.T) {
-	dir := t.TempDir()
-	var tree bytes.Buffer
-	tw := tar.NewWriter(&tree)
-	sick := []string{"tree/d", "tree/d/f", "tree/large"}
-	for _, name := range []string{"tree/d", "tree/d/f", "tree/d/sound", "tree/large"} {
-		h := tar.Header{Name: name, Mode: 0o674, Typeflag: tar.TypeReg, PAXRecords: map[string]string{}}
-		data := bytes.Repeat([]byte(name), 20_000)
-		if name == "tree/d" {
-			h.Mode, h.Typeflag, data = 0o775, tar.TypeDir, nil
+// migrated makes a.lbx of a tar archive. describe may change what is said of an entry and returns its bytes; the name of a
+// directory ends in a slash.
+func migrated(t *testing.T, dir string, describe func(*tar.Header) []byte, names ...string) {
+	t.Helper()
+	var b bytes.Buffer
+	tw := tar.NewWriter(&b)
+	for _, name := range names {
+		h := tar.Header{Name: strings.TrimSuffix(name, "/"), Mode: 0o674, Typeflag: tar.TypeReg, PAXRecords: map[string]string{}}
+		if h.Name != name {
+			h.Mode, h.Typeflag = 0o775, tar.TypeDir
 		}
+		data := describe(&h)
 		h.Size = int64(len(data))
-		if slices.Contains(sick, name) {
-			h.PAXRecords["SCHILY.xattr.user.note"] = string(noise(40_000, name)) // more than a record has room for
-		}
 		err := tw.WriteHeader(&h)
 		if err == nil {
 			_, err = tw.Write(data)
@@ -38,8 +40,24 @@ func TestDamagedAttributes(t *testing.T) {
 	if err := tw.Close(); err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(dir, "tree.tar"), tree.Bytes())
-	mustRun(t, dir, "migrate", "tree.tar", "-o", "a.lbx")
+	write(t, filepath.Join(dir, "old.tar"), b.Bytes())
+	mustRun(t, dir, "migrate", "old.tar", "-o", "a.lbx", "-q")
+}
+
+// Attributes that are damaged do not cost what has them: it comes back without, for its owner alone, as an access control
+// list may have been among them.
+func TestDamagedAttributes(t *testing.T) {
+	dir := t.TempDir()
+	sick := []string{"tree/d", "tree/d/f", "tree/large"}
+	migrated(t, dir, func(h *tar.Header) (data []byte) {
+		if slices.Contains(sick, h.Name) {
+			h.PAXRecords["SCHILY.xattr.user.note"] = string(noise(40_000, h.Name)) // more than a record has room for
+		}
+		if h.Typeflag == tar.TypeDir {
+			return nil
+		}
+		return bytes.Repeat([]byte(h.Name), 20_000)
+	}, "tree/d/", "tree/d/f", "tree/d/sound", "tree/large")
 	archive := filepath.Join(dir, "a.lbx")
 	b, err := os.ReadFile(archive)
 	if err != nil {
@@ -74,6 +92,62 @@ func TestDamagedAttributes(t *testing.T) {
 			if got, _ := os.ReadFile(at); !fi.IsDir() && !bytes.Equal(got, bytes.Repeat([]byte(name), 20_000)) {
 				t.Errorf("%v: %s has other bytes", more, name)
 			}
+		}
+	}
+}
+
+// What belongs to a machine is not restored by design: that is a hint for all of it together and no fault.
+func TestAttributesOfAMachine(t *testing.T) {
+	dir := t.TempDir()
+	migrated(t, dir, func(h *tar.Header) []byte {
+		if h.Name != "d/plain" {
+			h.PAXRecords["SCHILY.xattr.security.selinux"] = "system_u:object_r:etc_t:s0"
+			h.PAXRecords["SCHILY.xattr.trusted.overlay.opaque"] = "y"
+		}
+		return nil
+	}, "d/", "d/a", "d/b", "d/plain")
+	code, _, errs := lockbox(t, dir, "extract", "a.lbx", "-d", "out")
+	if code != 0 || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "hint: ") || !strings.Contains(errs, "3 entries have some") {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+	if code, _, errs := lockbox(t, dir, "extract", "a.lbx", "-d", "quiet", "-q"); code != 0 || errs != "" {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+}
+
+// What was asked for and could not be restored is named for the first entries by path, whatever order it comes in; of the
+// rest only the number is kept.
+func TestManyLosses(t *testing.T) {
+	for _, n := range []int{maxLost, maxLost + 1, 5000} {
+		var errs bytes.Buffer
+		a := newApp(system{stdout: io.Discard, stderr: &errs, getenv: func(string) string { return "" }})
+		x, err := hostfs.NewExtractor(t.TempDir(), hostfs.ExtractOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer x.Abort()
+		w := written{x: x}
+		w.init()
+		for _, i := range rand.Perm(n) {
+			w.lose(fmt.Sprintf("f%05d", i), fs.ErrPermission)
+			if len(w.lost) > maxLost {
+				t.Fatalf("%d are kept", len(w.lost))
+			}
+		}
+		w.flush(a)
+		want := maxLost
+		if n > maxLost {
+			want++
+		}
+		lines := strings.Split(strings.TrimSpace(errs.String()), "\n")
+		if len(lines) != want || !strings.Contains(lines[0], "f00000") || !strings.Contains(lines[maxLost-1], fmt.Sprintf("f%05d", maxLost-1)) {
+			t.Errorf("of %d: %s", n, errs.String())
+		}
+		if n > maxLost && !strings.Contains(lines[maxLost], "warning: "+plural(uint64(n-maxLost), "more entry was", "more entries were")) {
+			t.Errorf("of %d: %s", n, lines[maxLost])
+		}
+		if a.worst != exitSkipped {
+			t.Errorf("exit %d", a.worst)
 		}
 	}
 }

@@ -27,7 +27,7 @@ type ExtractOptions struct {
 	Resume        bool       // let the caller compare existing files and links with what is to be there
 	Names         *NameRules // what names the destination can hold; nil to try it out
 
-	// Lost, if not nil, is told what of an entry's metadata could not be restored; the entry is written all the
+	// Lost, if not nil, is told once what of an entry's metadata could not be restored; the entry is written all the
 	// same. It may be called by several goroutines at once.
 	Lost func(path string, err error)
 }
@@ -56,6 +56,7 @@ type Extractor struct {
 	anon  bool              // temporary files need no name
 
 	finished atomic.Bool
+	foreign  atomic.Uint64
 
 	mu      sync.Mutex
 	made    map[string]bool    // directories that are this run's to finish

@@ -15,8 +15,12 @@ var ErrNoLink = errors.New("the file system makes no hard link here")
 
 var aclNames = [2]string{xattrACL, xattrDefaultACL}
 
-// errForeign is why an attribute is not restored that would say something of this machine instead of the file.
+// errForeign is why what another system keeps in an attribute is not restored.
 var errForeign = errors.New("attributes of this kind are not restored here")
+
+// Foreign counts the entries with attributes that are never restored, as they would say something of this machine instead of
+// the file. Lost is not told of them.
+func (x *Extractor) Foreign() uint64 { return x.foreign.Load() }
 
 // restore gives an object what is to be restored of m. The order matters: a new owner costs the setuid bits and
 // the capabilities, and attributes can be written while the mode lets their owner write. inherited says that the
@@ -49,6 +53,7 @@ func (x *Extractor) restore(o object, path string, m *Meta, inherited bool) erro
 		return o.setXattr(name, value)
 	}
 	var acl [2][]byte // by number in aclNames
+	foreign := false
 	for _, a := range m.Xattrs {
 		switch a.Name {
 		case xattrACL:
@@ -60,8 +65,15 @@ func (x *Extractor) restore(o object, path string, m *Meta, inherited bool) erro
 				try("its capabilities", setXattr(a.Name, a.Value))
 			}
 		default:
+			if !storedXattr(a.Name) {
+				foreign = true
+				continue
+			}
 			try("its attribute "+pathsafe.Quote(a.Name), setXattr(a.Name, a.Value))
 		}
+	}
+	if foreign {
+		x.foreign.Add(1)
 	}
 	if m.XattrsErr != nil {
 		lost = append(lost, m.XattrsErr)
