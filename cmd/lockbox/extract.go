@@ -88,7 +88,8 @@ outside of the directory. A damaged entry is named, the others are written
 Restored are permissions, ACLs, times, the user's extended attributes, hard links and
 the holes of sparse files. Owners, setuid and setgid bits, capabilities, FIFOs and
 devices come back only on request, as they can do harm: --same-owner, --keep-setid,
---devices. Without --devices, FIFOs and devices are named and left out (exit 3). What
+--devices. What --resume keeps, and existing directories with
+--overwrite or --resume, lose attributes and ACLs that were not stored. Without --devices, FIFOs and devices are named and left out (exit 3). What
 of an entry's metadata cannot be restored is named, and the entry written all the same
 (exit 3): for the first 20 such entries, then their number. What belongs to a machine,
 such as SELinux labels and trusted.* attributes, is never restored; a hint says of how

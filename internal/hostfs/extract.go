@@ -267,7 +267,7 @@ func (x *Extractor) restored(m Meta) Meta {
 }
 
 // Mkdir makes a directory, or uses the one that is there. Its metadata is set by Finish; that of
-// one that was there before only with Overwrite or Resume. xattrs, if not nil, takes the place of m.Xattrs: Finish and
+// one that was there before only with Overwrite or Resume, and then attributes that it has beyond m's go. xattrs, if not nil, takes the place of m.Xattrs: Finish and
 // Abort call it, so that no large set has to be kept for each directory until then.
 func (x *Extractor) Mkdir(path pathsafe.Path, m Meta, xattrs func() ([]Xattr, error)) error {
 	up, base, err := x.place(path)

@@ -43,7 +43,13 @@ func (x *Extractor) finishDirs() error {
 			if m.xattrs != nil {
 				m.Xattrs, m.XattrsErr = m.xattrs()
 			}
-			err = x.fail("restore", p, x.restore(d.object(), p, &m.Meta, d.inherits || found[p]))
+			var was *Meta
+			if found[p] {
+				var now Meta
+				now, err = d.meta()
+				was = &now
+			}
+			err = x.fail("restore", p, errors.Join(err, x.restore(d.object(), p, &m.Meta, d.inherits, was)))
 			x.dirs.release(d)
 		}
 		if err != nil && len(errs) < 8 {

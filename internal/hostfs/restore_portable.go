@@ -43,6 +43,15 @@ func (o object) setXattr(name string, value []byte) error {
 	return o.open(func(f *hfile) error { return f.setXattr(name, value) })
 }
 
+// xattrs reads the extended attributes.
+func (o object) xattrs() (xs []Xattr, err error) {
+	err = o.open(func(f *hfile) error {
+		xs, err = f.xattrs()
+		return err
+	})
+	return xs, err
+}
+
 // removeXattr removes an attribute if there is one.
 func (o object) removeXattr(name string) error {
 	return o.open(func(f *hfile) error { return f.removeXattr(name) })
