@@ -3,9 +3,11 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -148,6 +150,46 @@ func TestManyLosses(t *testing.T) {
 		}
 		if a.worst != exitSkipped {
 			t.Errorf("exit %d", a.worst)
+		}
+	}
+}
+
+// A directory that is stored without leave for its owner to look in comes back so, and a second extraction gets on with it.
+func TestExtractAgainIntoClosedDirectories(t *testing.T) {
+	dir, run := asUser(t)
+	modes := map[string]int64{"tree": 0o755, "tree/none": 0, "tree/none/deep": 0o600, "tree/list": 0o400, "tree/read": 0o555}
+	migrated(t, dir, func(h *tar.Header) []byte {
+		if mode, ok := modes[h.Name]; ok {
+			h.Mode = mode
+			return nil
+		}
+		return []byte(h.Name)
+	}, "tree/", "tree/list/", "tree/list/in", "tree/none/", "tree/none/deep/", "tree/none/deep/in", "tree/none/in", "tree/read/", "tree/read/in")
+	defer func() {
+		for _, name := range slices.Sorted(maps.Keys(modes)) {
+			_ = os.Chmod(filepath.Join(dir, "out", name), 0o755) // so that the directory of the test can be removed
+		}
+	}()
+	for _, more := range []string{"-q", "--resume", "--overwrite", "--skip-existing", "--resume"} {
+		if code, out := run("extract", "a.lbx", "-d", "out", more); code != 0 {
+			t.Errorf("%s: exit %d: %s", more, code, out)
+		}
+		for _, name := range slices.Sorted(maps.Keys(modes)) {
+			at := filepath.Join(dir, "out", name)
+			fi, err := os.Lstat(at)
+			if errors.Is(err, fs.ErrPermission) {
+				continue // it lies in a closed one, and only root sees it
+			}
+			if err != nil || int64(fi.Mode().Perm()) != modes[name] {
+				t.Errorf("%s: %s is %v, %v", more, name, fi, err)
+			}
+			if b, err := os.ReadFile(filepath.Join(at, "in")); name != "tree" && !errors.Is(err, fs.ErrPermission) && string(b) != name+"/in" {
+				t.Errorf("%s: in %s is %q, %v", more, name, b, err)
+			}
+			// The next run finds something missing, as after an interrupt.
+			if err := os.Remove(filepath.Join(at, "in")); err != nil && name != "tree" && !errors.Is(err, fs.ErrPermission) {
+				t.Error(err)
+			}
 		}
 	}
 }

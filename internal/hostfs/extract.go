@@ -62,6 +62,7 @@ type Extractor struct {
 	made    map[string]bool    // directories that are this run's to finish
 	found   map[string]bool    // those of them that existed before
 	final   map[string]dirMeta // what Finish gives them
+	opened  map[string]locked  // those that Preflight opened up
 	skipped map[string]bool    // of Preflight and Keep
 	origins map[string]origin
 	owners  ownerIDs
@@ -85,7 +86,7 @@ func NewExtractor(dest string, opt ExtractOptions) (*Extractor, error) {
 	}
 	x := &Extractor{
 		opt: opt, host: dest,
-		made: make(map[string]bool), found: make(map[string]bool), final: make(map[string]dirMeta), skipped: make(map[string]bool),
+		made: make(map[string]bool), found: make(map[string]bool), final: make(map[string]dirMeta), skipped: make(map[string]bool), opened: make(map[string]locked),
 		origins: make(map[string]origin), existing: make(map[string]bool), kept: make(map[string]identity), replace: make(map[string]bool),
 		temps: make(map[string]*cached[string]),
 	}
@@ -325,15 +326,4 @@ func (x *Extractor) Mkdir(path pathsafe.Path, m Meta, xattrs func() ([]Xattr, er
 	x.final[p] = dirMeta{m, xattrs}
 	x.mu.Unlock()
 	return nil
-}
-
-// unlock lets the owner write into a directory whose mode Finish is going to set anyway.
-func (x *Extractor) unlock(path string, there Meta) error {
-	d, err := x.dirs.acquire(path)
-	if err != nil {
-		return err
-	}
-	defer x.dirs.release(d)
-	there.Mode |= 0o700
-	return x.fail("unlock", path, d.object().chmod(there.Mode))
 }
