@@ -79,7 +79,7 @@ func (w *written) flush(a *app) {
 		if errors.Is(err, format.ErrCorrupt) {
 			what = "is damaged and was not extracted"
 		}
-		a.fail(fmt.Errorf("%s %s: %w", quoted(p.String()), what, err))
+		a.fail(limited(fmt.Errorf("%s %s: %w", quoted(p.String()), what, err)))
 	}
 	const without = "%s was extracted, but without what could not be restored: %w"
 	for _, p := range slices.Sorted(maps.Keys(w.sick)) {

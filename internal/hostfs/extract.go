@@ -97,7 +97,7 @@ func NewExtractor(dest string, opt ExtractOptions) (*Extractor, error) {
 		}
 		x.fresh = true
 	}
-	x.dirs = newDirCache(x.openDir)
+	x.dirs = newDirCache(extractDirs(), x.openDir)
 	var err error
 	if x.top, err = x.dirs.acquire(""); err != nil {
 		return nil, err

@@ -38,7 +38,7 @@ func (x *Extractor) Preflight(items iter.Seq[PreflightItem]) error {
 		return nil
 	}
 	p := preflight{x: x}
-	p.dirs = newDirCache(p.openDir)
+	p.dirs = newDirCache(extractDirs(), p.openDir)
 	defer p.dirs.close()
 	for it := range items {
 		if it.Path.IsZero() || !p.absent.IsZero() && it.Path.IsUnder(p.absent) {
