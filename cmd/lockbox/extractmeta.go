@@ -59,7 +59,7 @@ func lostXattrs(err error) error {
 	return fmt.Errorf("its extended attributes, among which there may have been an access control list: %w", err)
 }
 
-// laterXattrs reads a directory's extended attributes once more when it gets them, at the end: a small archive may have large
+// laterXattrs reads a directory's extended attributes when it gets them, at the end: a small archive may have large
 // sets for many directories. nil for those that stand in the entry itself.
 func (r *extractor) laterXattrs(ctx context.Context, e *index.Entry) func() ([]hostfs.Xattr, error) {
 	if e.XattrsContent == 0 {

@@ -52,8 +52,11 @@ func (o object) xattrs() (xs []Xattr, err error) {
 	return xs, err
 }
 
-// removeXattr removes an attribute if there is one.
+// removeXattr removes an attribute if there is one: none can be had of what is not opened.
 func (o object) removeXattr(name string) error {
+	if o.link {
+		return nil
+	}
 	return o.open(func(f *hfile) error { return f.removeXattr(name) })
 }
 
