@@ -146,10 +146,15 @@ func (r *adder) patternFlag(pattern string) string {
 // exhausted is the error for sources that cannot be opened because too many files are open. Each one more
 // would fail the same way, so that the command ends instead of leaving all of them out.
 func exhausted(host string, err error) error {
-	return &failure{
-		code: exitFailed, err: fmt.Errorf("nothing was changed: %s cannot be opened: %w", quoted(host), withoutPath(err)),
-		hint: "the limit of open files is too low; ulimit -n shows and sets it",
+	return limited(fmt.Errorf("nothing was changed: %s cannot be opened: %w", quoted(host), withoutPath(err)))
+}
+
+// limited adds what to do to an error that may be one of opening too many files.
+func limited(err error) error {
+	if tooManyOpen(err) {
+		return &failure{code: exitFailed, err: err, hint: "the limit of open files is too low; ulimit -n shows and sets it"}
 	}
+	return err
 }
 
 // report says what was done.

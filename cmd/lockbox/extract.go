@@ -79,7 +79,8 @@ func newExtractCommand(a *app) *cobra.Command {
 		Long: `Write all entries, or those that are named, to a directory. A file that exists
 already ends the command before anything is written, unless --overwrite or
 --skip-existing says what to do, or --resume, which keeps those that are what would be
-written, after reading them, and refuses the others. A file appears under its name when it is complete and
+written, after reading them, and refuses the others. A directory where a file is to be,
+or the reverse, is refused whatever they say. A file appears under its name when it is complete and
 verified, with its metadata. Nothing is ever written through a link or
 outside of the directory. A damaged entry is named, the others are written
 (exit 15). ` + globHelp + `
@@ -88,8 +89,12 @@ Restored are permissions, ACLs, times, the user's extended attributes, hard link
 the holes of sparse files. Owners, setuid and setgid bits, capabilities, FIFOs and
 devices come back only on request, as they can do harm: --same-owner, --keep-setid,
 --devices. Without --devices, FIFOs and devices are named and left out (exit 3). What
-of an entry's metadata cannot be restored is named, and the entry written all the same
-(exit 3).
+of an entry's metadata cannot be restored is named, for the first 20 such entries, then
+their number, and the entries are written all the same (exit 3). What belongs to a
+machine, such as SELinux labels and trusted.* attributes, is never restored; a hint says
+how many entries have some (exit 0). An entry whose attributes are damaged is written
+without them, for its owner alone (exit 15). What --resume keeps, and existing
+directories with --overwrite or --resume, lose attributes and ACLs that were not stored.
 
 Names that the directory's file system cannot hold, and names that it takes for one
 (README and readme), are found before anything is written. --rename-invalid writes
@@ -160,7 +165,7 @@ func (a *app) extract(ctx context.Context, opt extractOptions) error {
 		if hasWords(err) {
 			return err
 		}
-		return fmt.Errorf("extracting from %s: %w", quoted(opt.archive), err)
+		return limited(fmt.Errorf("extracting from %s: %w", quoted(opt.archive), err))
 	}
 	return nil
 }
@@ -261,7 +266,7 @@ func (r *extractor) write(ctx context.Context) (err error) {
 	}
 	ended = true
 	if err := r.x.Finish(); err != nil {
-		r.a.fail(fmt.Errorf("not every directory got its mode and time: %w", err))
+		r.a.fail(limited(fmt.Errorf("not every directory got its mode and time: %w", err)))
 	}
 	return nil
 }

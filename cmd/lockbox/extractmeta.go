@@ -33,20 +33,33 @@ func (r *extractor) meta(e *index.Entry) hostfs.Meta {
 	return m
 }
 
-// wholeMeta is meta with all extended attributes, which may have to be read from the archive.
+// wholeMeta is meta with all extended attributes, which may have to be read from the archive; those of a directory are
+// read when it gets them. That they are damaged does not cost the bytes beside them.
 func (r *extractor) wholeMeta(ctx context.Context, e *index.Entry) (hostfs.Meta, error) {
 	m := r.meta(e)
-	if e.XattrsContent != 0 {
-		xs, err := r.ar.Xattrs(ctx, e)
-		if err != nil {
-			return m, fmt.Errorf("its extended attributes: %w", err)
-		}
-		m.Xattrs = hostXattrs(xs)
+	if e.XattrsContent == 0 || e.Kind == index.Dir {
+		return m, nil
 	}
+	xs, err := r.ar.Xattrs(ctx, e)
+	switch err = lostXattrs(err); {
+	case errors.Is(err, format.ErrCorrupt):
+		m.XattrsErr = err
+	case err != nil:
+		return m, err
+	}
+	m.Xattrs = hostXattrs(xs)
 	return m, nil
 }
 
-// laterXattrs reads a directory's extended attributes once more when it gets them, at the end: a small archive may have large
+// lostXattrs says of what an error is.
+func lostXattrs(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("its extended attributes, among which there may have been an access control list: %w", err)
+}
+
+// laterXattrs reads a directory's extended attributes when it gets them, at the end: a small archive may have large
 // sets for many directories. nil for those that stand in the entry itself.
 func (r *extractor) laterXattrs(ctx context.Context, e *index.Entry) func() ([]hostfs.Xattr, error) {
 	if e.XattrsContent == 0 {
@@ -56,10 +69,7 @@ func (r *extractor) laterXattrs(ctx context.Context, e *index.Entry) func() ([]h
 	ctx = context.WithoutCancel(ctx) // directories get what is theirs after an interrupt, too
 	return func() ([]hostfs.Xattr, error) {
 		xs, err := r.ar.Xattrs(ctx, &of)
-		if err != nil {
-			err = fmt.Errorf("its extended attributes: %w", err)
-		}
-		return hostXattrs(xs), err
+		return hostXattrs(xs), lostXattrs(err)
 	}
 }
 

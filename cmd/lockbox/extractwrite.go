@@ -24,7 +24,9 @@ type written struct {
 	mu      sync.Mutex
 	parts   map[*index.Entry]*partial
 	faults  map[pathsafe.Path]error // by stored path
-	lost    map[string]error        // by the path below the destination: what was not restored
+	lost    map[string]error        // by the path below the destination: what was not restored, of at most maxLost
+	unnamed uint64                  // how many more there are
+	sick    map[string]error        // the same as lost, where damage in the archive is why
 	entries uint64
 	bytes   int64
 }
@@ -42,6 +44,7 @@ func (w *written) init() {
 	w.parts = make(map[*index.Entry]*partial)
 	w.faults = make(map[pathsafe.Path]error)
 	w.lost = make(map[string]error)
+	w.sick = make(map[string]error)
 }
 
 func (w *written) count(bytes int64) {
@@ -76,19 +79,41 @@ func (w *written) flush(a *app) {
 		if errors.Is(err, format.ErrCorrupt) {
 			what = "is damaged and was not extracted"
 		}
-		a.fail(fmt.Errorf("%s %s: %w", quoted(p.String()), what, err))
+		a.fail(limited(fmt.Errorf("%s %s: %w", quoted(p.String()), what, err)))
+	}
+	const without = "%s was extracted, but without what could not be restored: %w"
+	for _, p := range slices.Sorted(maps.Keys(w.sick)) {
+		a.fail(fmt.Errorf(without, quoted(p), w.sick[p]))
 	}
 	for _, p := range slices.Sorted(maps.Keys(w.lost)) {
 		a.note(exitSkipped)
-		a.say.Warnf("%s was extracted, but without what could not be restored: %v", quoted(p), w.lost[p])
+		a.say.Warnf("%v", fmt.Errorf(without, quoted(p), w.lost[p]))
+	}
+	if w.unnamed > 0 {
+		a.say.Warnf("%s extracted without what could not be restored", plural(w.unnamed, "more entry was", "more entries were"))
+	}
+	if n := w.x.Foreign(); n > 0 && !a.g.quiet {
+		a.say.Hintf("attributes that belong to a machine, such as SELinux labels and trusted.*, are never restored: %s", plural(n, "entry has some", "entries have some"))
 	}
 }
 
-// lose takes note of metadata that could not be restored.
+// maxLost bounds how many entries are named for metadata that was not restored: without root, --same-owner fails for all of
+// an archive.
+const maxLost = 20
+
+// lose takes note of metadata of an entry that could not be restored. The first ones by path are named, whichever worker comes
+// first.
 func (w *written) lose(path string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.lost[path] = errors.Join(w.lost[path], err)
+	if errors.Is(err, format.ErrCorrupt) {
+		w.sick[path] = err
+		return
+	}
+	if w.lost[path] = err; len(w.lost) > maxLost {
+		delete(w.lost, slices.Max(slices.Collect(maps.Keys(w.lost))))
+		w.unnamed++
+	}
 }
 
 // abort drops the files that are not complete.

@@ -14,6 +14,47 @@ import (
 	"testing"
 )
 
+// withFiles runs the program with a limit of open files.
+func withFiles(t *testing.T, limit int, dir string, args ...string) (code int, out string) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(t.TempDir(), "lockbox")
+	if err := os.Symlink(self, program); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", append([]string{"-c", fmt.Sprintf(`ulimit -n %d; exec "$0" "$@"`, limit), program}, args...)...)
+	cmd.Dir = dir
+	b, err := cmd.CombinedOutput()
+	return exitStatus(t, err), string(b)
+}
+
+// A deep tree is extracted with few open files, whatever exists already; where there are too few for anything, a hint says so.
+func TestExtractWithFewOpenFiles(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "t"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	digDown(t, filepath.Join(dir, "t"), "d", 150)
+	mustRun(t, dir, "add", "a.lbx", "t")
+	for _, jobs := range []string{"1", "4"} {
+		for _, more := range []string{"-q", "--overwrite", "--resume", "--skip-existing"} {
+			if code, out := withFiles(t, 60, dir, "extract", "a.lbx", "-d", "out"+jobs, "-j", jobs, more); code != 0 {
+				t.Errorf("-j %s %s: exit %d: %.400s", jobs, more, code, out)
+			}
+		}
+	}
+	mustRun(t, dir, "diff", "a.lbx", "out4", "--content")
+	for _, limit := range []int{16, 20, 28} { // with fewer the runtime itself gives up
+		code, out := withFiles(t, limit, dir, "extract", "a.lbx", "-d", "out1", "--overwrite")
+		if code != 0 && (!strings.Contains(out, "too many open files") || strings.Count(out, "ulimit -n") != 1) {
+			t.Errorf("%d files: exit %d: %.400s", limit, code, out)
+		}
+	}
+}
+
 // When no more files can be opened, the command ends; it does not leave out whatever it cannot open.
 func TestTooManyOpenFiles(t *testing.T) {
 	dir := t.TempDir()
@@ -25,21 +66,9 @@ func TestTooManyOpenFiles(t *testing.T) {
 		write(t, filepath.Join(dir, deep, "f"), []byte(fmt.Sprint(i)))
 		deep = filepath.Join(deep, "d")
 	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	program := filepath.Join(t.TempDir(), "lockbox")
-	if err := os.Symlink(self, program); err != nil {
-		t.Fatal(err)
-	}
 	for _, jobs := range []string{"1", "4"} {
 		for _, args := range [][]string{{"a.lbx"}, {"new.lbx"}, {"a.lbx", "--dry-run"}} {
-			line := append([]string{"-c", `ulimit -n 40; exec "$0" "$@"`, program, "add", "-j", jobs}, args...)
-			cmd := exec.Command("sh", append(line, "tree")...)
-			cmd.Dir = dir
-			out, err := cmd.CombinedOutput()
-			code, got := exitStatus(t, err), string(out)
+			code, got := withFiles(t, 40, dir, append(append([]string{"add", "-j", jobs}, args...), "tree")...)
 			if code != 1 || !strings.Contains(got, "too many open files") || !strings.Contains(got, "ulimit -n") {
 				t.Errorf("%v -j %s: exit %d: %s", args, jobs, code, got)
 			}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -137,4 +138,33 @@ func TestMetricsOfArchivesNotReached(t *testing.T) {
 	if len(known) != 2 || known["b"]["damaged"] != "7" || len(known["b"]) != 1 || known["a"]["last_success_timestamp_seconds"] != "5" || known["a"]["exit_code"] != "1" {
 		t.Errorf("%s", b)
 	}
+}
+
+// What cannot be held against another process's wiping is not checked: overwritten bytes would look like damage.
+func TestVerifyOfWhatIsBeingPublished(t *testing.T) {
+	const publishLock = 1<<62 + 1
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "f"), []byte("x"))
+	mustRun(t, dir, "add", "a.lbx", "f")
+	f, err := vfs.OS().Open(filepath.Join(dir, "a.lbx"), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	switch ok, err := f.TryLock(publishLock, 1, true); {
+	case errors.Is(err, vfs.ErrLockUnsupported):
+		t.Skip("no locks here")
+	case err != nil || !ok:
+		t.Fatalf("the lock: %v, %v", ok, err)
+	}
+	for _, more := range [][]string{nil, {"--full"}, {"--only", "f"}} {
+		code, out, errs := lockbox(t, dir, append([]string{"verify", "a.lbx", "--lock-timeout", "0s"}, more...)...)
+		if code != 16 || !strings.Contains(errs, "hint: --lock-timeout") || strings.Contains(out, "damage") {
+			t.Errorf("%v: exit %d: %s%s", more, code, out, errs)
+		}
+	}
+	if err := f.Unlock(publishLock, 1); err != nil {
+		t.Fatal(err)
+	}
+	mustRun(t, dir, "verify", "a.lbx", "--lock-timeout", "0s")
 }

@@ -52,7 +52,8 @@ func (v *verifying) generation(ctx context.Context, f vfs.File, out *outcome, un
 		}
 	} else if ctx.Err() != nil {
 		return false, ctx.Err()
-	} else if codeOf(openErr) == exitAuth || hasWords(openErr) {
+	} else if code := codeOf(openErr); code == exitAuth || code == exitBusy || hasWords(openErr) {
+		// Without the hold, what another process overwrites meanwhile would look like damage.
 		return false, a.openFailure(name, openErr)
 	}
 	check, missing, err := v.newCheck(held, name)

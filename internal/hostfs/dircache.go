@@ -8,10 +8,15 @@ import (
 // maxDirs bounds the directories a walk or an extractor keeps open beyond those in use at the moment.
 const maxDirs = 96
 
+// extractDirs is how many of them an extractor keeps open: a small limit on open files leaves room for a second cache, that of
+// what looks at the destination first, and for the files of all workers.
+func extractDirs() int { return int(min(maxDirs, openFileLimit()/6)) }
+
 // dirCache keeps directories open under keys of its user, the least recently used ones are closed.
 // It is safe for concurrent use; a directory that several ask for is opened once.
 type dirCache[K comparable] struct {
 	open func(K) (*dir, error) // may acquire and release other keys
+	most int                   // of those that nobody uses
 
 	mu     sync.Mutex
 	byKey  map[K]*cached[K]
@@ -28,8 +33,8 @@ type cached[K comparable] struct {
 	elem *list.Element
 }
 
-func newDirCache[K comparable](open func(K) (*dir, error)) *dirCache[K] {
-	return &dirCache[K]{open: open, byKey: make(map[K]*cached[K]), unused: list.New()}
+func newDirCache[K comparable](most int, open func(K) (*dir, error)) *dirCache[K] {
+	return &dirCache[K]{open: open, most: most, byKey: make(map[K]*cached[K]), unused: list.New()}
 }
 
 // acquire returns the open directory of key. The caller releases it.
@@ -66,7 +71,7 @@ func (c *dirCache[K]) release(h *cached[K]) {
 	}
 	if h.refs == 0 && h.err == nil {
 		h.elem = c.unused.PushFront(h)
-		most := maxDirs
+		most := c.most
 		if c.closed {
 			most = 0
 		}

@@ -27,7 +27,7 @@ type ExtractOptions struct {
 	Resume        bool       // let the caller compare existing files and links with what is to be there
 	Names         *NameRules // what names the destination can hold; nil to try it out
 
-	// Lost, if not nil, is told what of an entry's metadata could not be restored; the entry is written all the
+	// Lost, if not nil, is told once what of an entry's metadata could not be restored; the entry is written all the
 	// same. It may be called by several goroutines at once.
 	Lost func(path string, err error)
 }
@@ -56,11 +56,13 @@ type Extractor struct {
 	anon  bool              // temporary files need no name
 
 	finished atomic.Bool
+	foreign  atomic.Uint64
 
 	mu      sync.Mutex
 	made    map[string]bool    // directories that are this run's to finish
 	found   map[string]bool    // those of them that existed before
 	final   map[string]dirMeta // what Finish gives them
+	opened  map[string]locked  // those that Preflight opened up
 	skipped map[string]bool    // of Preflight and Keep
 	origins map[string]origin
 	owners  ownerIDs
@@ -84,7 +86,7 @@ func NewExtractor(dest string, opt ExtractOptions) (*Extractor, error) {
 	}
 	x := &Extractor{
 		opt: opt, host: dest,
-		made: make(map[string]bool), found: make(map[string]bool), final: make(map[string]dirMeta), skipped: make(map[string]bool),
+		made: make(map[string]bool), found: make(map[string]bool), final: make(map[string]dirMeta), skipped: make(map[string]bool), opened: make(map[string]locked),
 		origins: make(map[string]origin), existing: make(map[string]bool), kept: make(map[string]identity), replace: make(map[string]bool),
 		temps: make(map[string]*cached[string]),
 	}
@@ -95,7 +97,7 @@ func NewExtractor(dest string, opt ExtractOptions) (*Extractor, error) {
 		}
 		x.fresh = true
 	}
-	x.dirs = newDirCache(x.openDir)
+	x.dirs = newDirCache(extractDirs(), x.openDir)
 	var err error
 	if x.top, err = x.dirs.acquire(""); err != nil {
 		return nil, err
@@ -103,7 +105,7 @@ func NewExtractor(dest string, opt ExtractOptions) (*Extractor, error) {
 	if x.anon, err = x.canLink(); err != nil {
 		x.dirs.release(x.top)
 		x.dirs.close()
-		return nil, x.fail("remove a trial file from", "", err)
+		return nil, err
 	}
 	if !x.fresh {
 		x.empty = removeStale(x.top.dir)
@@ -124,7 +126,7 @@ func missing(dir string) (list []string) {
 
 // canLink tries out whether a file without a name can get one here. That needs a file system and a
 // system that go along, and no way of asking tells both.
-// The error is that the trial cannot be removed: no other way of writing would get on there.
+// The error is that the trial cannot be removed, and names it: no other way of writing would get on there.
 func (x *Extractor) canLink() (bool, error) {
 	f, err := x.top.createAnon(0o600)
 	if err != nil {
@@ -135,7 +137,12 @@ func (x *Extractor) canLink() (bool, error) {
 	if x.top.link(f, name) != nil {
 		return false, nil
 	}
-	return true, x.top.remove(name)
+	return true, x.removeTrial(name)
+}
+
+// removeTrial removes a file that was made in the destination to find out what can be done there.
+func (x *Extractor) removeTrial(name string) error {
+	return x.fail("remove the trial file", name, x.top.remove(name))
 }
 
 // writable finds out whether anything can be made in the destination itself.
@@ -144,7 +151,7 @@ func (x *Extractor) writable() error {
 	if errors.Is(err, errNoAnon) {
 		name := tempName()
 		if f, err = x.top.createNamed(name, 0o600); err == nil {
-			return errors.Join(f.close(), x.top.remove(name))
+			return errors.Join(f.close(), x.removeTrial(name))
 		}
 	}
 	if err != nil {
@@ -261,7 +268,7 @@ func (x *Extractor) restored(m Meta) Meta {
 }
 
 // Mkdir makes a directory, or uses the one that is there. Its metadata is set by Finish; that of
-// one that was there before only with Overwrite or Resume. xattrs, if not nil, takes the place of m.Xattrs: Finish and
+// one that was there before only with Overwrite or Resume, and then attributes that it has beyond m's go. xattrs, if not nil, takes the place of m.Xattrs: Finish and
 // Abort call it, so that no large set has to be kept for each directory until then.
 func (x *Extractor) Mkdir(path pathsafe.Path, m Meta, xattrs func() ([]Xattr, error)) error {
 	up, base, err := x.place(path)
@@ -319,15 +326,4 @@ func (x *Extractor) Mkdir(path pathsafe.Path, m Meta, xattrs func() ([]Xattr, er
 	x.final[p] = dirMeta{m, xattrs}
 	x.mu.Unlock()
 	return nil
-}
-
-// unlock lets the owner write into a directory whose mode Finish is going to set anyway.
-func (x *Extractor) unlock(path string, there Meta) error {
-	d, err := x.dirs.acquire(path)
-	if err != nil {
-		return err
-	}
-	defer x.dirs.release(d)
-	there.Mode |= 0o700
-	return x.fail("unlock", path, d.object().chmod(there.Mode))
 }

@@ -179,7 +179,7 @@ func TestPreflight(t *testing.T) {
 		{items: "dir", names: []string{"dir is a directory"}, blocked: true},
 		{items: "dir", opt: ExtractOptions{Overwrite: true}, names: []string{"dir is a directory"}, blocked: true},
 		{items: "f blocked/x", names: []string{"/f", "blocked is a file"}, blocked: true},
-		{items: "dir", opt: ExtractOptions{SkipExisting: true}, skips: []string{"dir"}},
+		{items: "dir", opt: ExtractOptions{SkipExisting: true}, names: []string{"dir is a directory"}, blocked: true},
 		{items: "d/g e1 e2 e3 e4 e5 f", names: []string{"d/g", "e1", "e4", "and 2 more"}},
 	}
 	for _, tt := range tests {

@@ -30,24 +30,38 @@ func (x *Extractor) Finish() error {
 
 func (x *Extractor) finishDirs() error {
 	x.mu.Lock()
-	final, found := x.final, x.found
-	x.final, x.found = make(map[string]dirMeta), make(map[string]bool)
+	final, found, opened := x.final, x.found, x.opened
+	x.final, x.found, x.opened = make(map[string]dirMeta), make(map[string]bool), make(map[string]locked)
 	x.mu.Unlock()
 	// A path begins with those of the directories above it, so that it stands before them in descending
 	// order.
 	var errs []error
-	for _, p := range slices.Backward(slices.Sorted(maps.Keys(final))) {
-		m := final[p]
+	paths := slices.Collect(maps.Keys(final))
+	for p := range opened {
+		if _, twice := final[p]; !twice {
+			paths = append(paths, p)
+		}
+	}
+	slices.Sort(paths)
+	for _, p := range slices.Backward(paths) {
+		m, set := final[p]
 		d, err := x.dirs.acquire(p)
-		if err == nil {
+		if err == nil && set {
 			if m.xattrs != nil {
-				var lost error
-				if m.Xattrs, lost = m.xattrs(); lost != nil {
-					m.Mode = modeWithoutACL(m.Mode, nil) // there may have been one
-					x.lost(p, []error{lost})
-				}
+				m.Xattrs, m.XattrsErr = m.xattrs()
 			}
-			err = x.fail("restore", p, x.restore(d.object(), p, &m.Meta, d.inherits || found[p]))
+			var was *Meta
+			if found[p] {
+				var now Meta
+				now, err = d.meta()
+				was = &now
+			}
+			err = x.fail("restore", p, errors.Join(err, x.restore(d.object(), p, &m.Meta, d.inherits, was)))
+		}
+		if d != nil {
+			if l, ok := opened[p]; ok && (!set || x.opt.NoPermissions) {
+				err = errors.Join(err, x.fail("lock", p, l.putBack(d.dir)))
+			}
 			x.dirs.release(d)
 		}
 		if err != nil && len(errs) < 8 {

@@ -74,6 +74,7 @@ type Meta struct {
 	Major, Minor uint64  // of a device
 	Sparse       []Run   // of an open regular file, and of one that is to be extracted; nil without holes
 	Xattrs       []Xattr // by name, ascending
+	XattrsErr    error   // why there are more of them, which cannot be had; for what is to be extracted
 
 	HasBirth    bool
 	BirthSec    int64

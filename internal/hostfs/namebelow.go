@@ -32,7 +32,7 @@ func (n *Names) probeBelow(x *Extractor, paths iter.Seq2[pathsafe.Path, error], 
 	}
 	b := below{x: x, names: n, odd: odd, probed: map[uint64]bool{top.Dev: true}}
 	seen := preflight{x: x}
-	seen.dirs = newDirCache(func(path string) (*dir, error) {
+	seen.dirs = newDirCache(extractDirs(), func(path string) (*dir, error) {
 		d, err := seen.openDir(path)
 		if err == nil && path != "" {
 			if err := b.look(d); err != nil {

@@ -126,28 +126,3 @@ func (r *NameRules) shorten(name, mapped string, apart int) string {
 	}
 	return head + mark + ext
 }
-
-// UnmapName returns the name for which MapName made mapped. ok is false for one that was shortened: the archive's
-// listing has the name for it, which MapName leads to mapped again.
-func UnmapName(mapped string) (name string, ok bool) {
-	var b strings.Builder
-	for i := 0; i < len(mapped); {
-		if !beginsEscape(mapped[i:]) {
-			b.WriteByte(mapped[i])
-			i++
-			continue
-		}
-		switch mapped[i+1] {
-		case '^':
-			return "", false
-		case '~':
-			for i += len(tellApart); i < len(mapped) && isDigit(mapped[i]); i++ {
-			}
-		default:
-			c, _ := hex.DecodeString(mapped[i+1 : i+3]) // beginsEscape has seen the digits
-			b.WriteByte(c[0])
-			i += 3
-		}
-	}
-	return b.String(), true
-}

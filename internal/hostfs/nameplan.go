@@ -45,7 +45,7 @@ type level struct {
 
 // CheckNames looks at where entries are to be made, before anything is: each path once, ascending. Without rename it
 // fails with ErrNames when there is a name that the file system of the destination cannot hold, or two that it takes for
-// one; with it such names are replaced by others, from which UnmapName leads back. odd says whether OddPath is true of any
+// one; with it such names are replaced by others, as MapName makes them. odd says whether OddPath is true of any
 // of them: when it is not, most file systems take them all, and none is looked at. Folding names takes memory for the
 // names in the directories that lead to one path.
 func (x *Extractor) CheckNames(paths iter.Seq2[pathsafe.Path, error], odd, rename bool) (*Names, error) {

@@ -157,7 +157,7 @@ func (o *Output) complete() error {
 		o.x.origins[o.path] = origin{m.Dev, m.Ino}
 		o.x.mu.Unlock()
 	}
-	return o.x.restore(o.dir.fileObject(o.f, o.temp), o.path, &o.m, o.dir.inherits)
+	return o.x.restore(o.dir.fileObject(o.f, o.temp), o.path, &o.m, o.dir.inherits, nil)
 }
 
 // publish gives the complete file its name.

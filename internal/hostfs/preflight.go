@@ -25,17 +25,20 @@ var (
 )
 
 // Preflight looks for what the items would meet in the destination, before anything is written. With
-// SkipExisting it notes existing files, for Skipped, and with Resume those of the right kind, for Exists. It fails with fs.ErrExist, naming the first few,
-// when something stands in the way: an existing file or link that may be neither replaced nor skipped, a
-// directory in the place of a file, anything else in the place of a directory; these last two are
+// SkipExisting it notes existing files, for Skipped, and with Resume those of the right kind, for Exists. It fails with
+// fs.ErrExist, naming the first few, when something stands in the way: an existing file or link that may be neither replaced
+// nor skipped, a directory in the place of a file, anything else in the place of a directory; these last two are
 // ErrBlocked as well. It fails with ErrUnwritable when an item is to be made in the destination itself and
 // that cannot be. Items in ascending order are looked up fastest.
+//
+// With an option that deals with existing files, a directory of the user's own that is an item and does not let him look in or
+// write is opened up until Finish or Abort, like those that Mkdir makes.
 func (x *Extractor) Preflight(items iter.Seq[PreflightItem]) error {
 	if x.fresh {
 		return nil
 	}
 	p := preflight{x: x}
-	p.dirs = newDirCache(p.openDir)
+	p.dirs = newDirCache(extractDirs(), p.openDir)
 	defer p.dirs.close()
 	for it := range items {
 		if it.Path.IsZero() || !p.absent.IsZero() && it.Path.IsUnder(p.absent) {
@@ -138,9 +141,14 @@ func (p *preflight) look(it PreflightItem) error {
 	host := p.x.hostOf(path)
 	switch {
 	case it.Kind == KindDir && m.Kind == KindDir:
+		if p.x.opens(&m) {
+			p.openUp(path, &m)
+		}
 	case it.Kind == KindDir:
 		p.block((&blockedError{host, m.Kind}).Error())
 		p.absent = it.Path
+	case m.Kind == KindDir:
+		p.block(fmt.Sprintf("%s is a directory where a %s is to be", host, it.Kind))
 	case p.x.opt.Resume && m.Kind == it.Kind:
 		p.x.mu.Lock()
 		p.x.existing[path] = true
@@ -149,8 +157,6 @@ func (p *preflight) look(it PreflightItem) error {
 		p.x.mu.Lock()
 		p.x.skipped[path] = true
 		p.x.mu.Unlock()
-	case m.Kind == KindDir:
-		p.block(fmt.Sprintf("%s is a directory where a %s is to be", host, it.Kind))
 	case !p.x.opt.Overwrite:
 		p.found(host)
 	default:

@@ -15,20 +15,31 @@ var ErrNoLink = errors.New("the file system makes no hard link here")
 
 var aclNames = [2]string{xattrACL, xattrDefaultACL}
 
-// errForeign is why an attribute is not restored that would say something of this machine instead of the file.
+// errForeign is why what another system keeps in an attribute is not restored.
 var errForeign = errors.New("attributes of this kind are not restored here")
+
+// Foreign counts the entries with attributes that are never restored, as they would say something of this machine instead of
+// the file. Lost is not told of them.
+func (x *Extractor) Foreign() uint64 { return x.foreign.Load() }
 
 // restore gives an object what is to be restored of m. The order matters: a new owner costs the setuid bits and
 // the capabilities, and attributes can be written while the mode lets their owner write. inherited says that the
-// object may have an access control list that is not its own. What cannot be restored is told to Lost and leaves the
-// object with less, never with more than it was to have; an error is about its bytes.
-func (x *Extractor) restore(o object, path string, m *Meta, inherited bool) error {
+// object may have an access control list that is not its own; was, if not nil, describes what existed before, which ends
+// with what was stored and nothing else. What cannot be restored is told to Lost and leaves the object with less, never
+// with more than it was to have; an error is about its bytes.
+func (x *Extractor) restore(o object, path string, m *Meta, inherited bool, was *Meta) error {
 	var lost []error
 	mode, owned := m.Mode, true
 	try := func(what string, err error) {
 		if err != nil {
 			lost = append(lost, fmt.Errorf("%s: %w", what, unwrapPath(err)))
 		}
+	}
+	var before *existing
+	if was != nil {
+		var err error
+		before, err = existingOf(o, was)
+		try("its attributes", err)
 	}
 	if x.opt.SameOwner && m.HasOwner {
 		uid, gid, ok := x.owners.of(m)
@@ -46,9 +57,15 @@ func (x *Extractor) restore(o object, path string, m *Meta, inherited bool) erro
 		if !storedXattr(name) {
 			return errForeign
 		}
+		if before.has(name, value) {
+			return nil
+		}
+		before.open()
 		return o.setXattr(name, value)
 	}
 	var acl [2][]byte // by number in aclNames
+	foreign := false
+	var restored []Xattr
 	for _, a := range m.Xattrs {
 		switch a.Name {
 		case xattrACL:
@@ -57,14 +74,31 @@ func (x *Extractor) restore(o object, path string, m *Meta, inherited bool) erro
 			acl[1] = a.Value
 		case xattrCapability:
 			if x.opt.KeepSetid && owned {
+				restored = append(restored, a)
 				try("its capabilities", setXattr(a.Name, a.Value))
 			}
 		default:
+			if !storedXattr(a.Name) {
+				foreign = true
+				continue
+			}
+			restored = append(restored, a)
 			try("its attribute "+pathsafe.Quote(a.Name), setXattr(a.Name, a.Value))
 		}
 	}
+	if foreign {
+		x.foreign.Add(1)
+	}
+	if before != nil && m.XattrsErr == nil {
+		before.clear(restored, try)
+	}
+	if m.XattrsErr != nil {
+		lost = append(lost, m.XattrsErr)
+		mode = modeWithoutACL(mode, nil)
+	}
 	setMode := func() {
 		if x.opt.NoPermissions || m.Kind == KindSymlink {
+			try("its mode", before.close())
 			return
 		}
 		for i, name := range aclNames {
@@ -78,7 +112,7 @@ func (x *Extractor) restore(o object, path string, m *Meta, inherited bool) erro
 					mode = modeWithoutACL(mode, acl[i])
 				}
 			}
-			if inherited && (name == xattrACL || m.Kind == KindDir) {
+			if (inherited || was != nil) && (name == xattrACL || m.Kind == KindDir) {
 				try("its access control list", o.removeXattr(name))
 			}
 		}
@@ -113,8 +147,11 @@ const (
 
 // modeWithoutACL is the mode of what cannot get its access control list. Beside one, the group's bits are the most that
 // anybody whom it names may have, and who is named gets nothing of what others have. Without it, the group and the others
-// get what they had and everybody who was named had, too.
+// get what they had and everybody who was named had, too. nil is a list of which nothing is known: only the owner is sure.
 func modeWithoutACL(mode uint32, acl []byte) uint32 {
+	if acl == nil {
+		return mode &^ 0o077
+	}
 	mask, named, group := mode>>3&7, uint32(7), uint32(0)
 	for e := acl[min(4, len(acl)):]; len(e) >= 8; e = e[8:] {
 		perm := uint32(binary.LittleEndian.Uint16(e[2:]))
@@ -201,7 +238,7 @@ func (x *Extractor) node(path pathsafe.Path, op string, m Meta, create func(d *d
 	if err := create(d.dir, temp); err != nil {
 		return x.fail(op, path.String(), err)
 	}
-	if err = x.restoreNode(d, temp, path.String(), &m); err == nil {
+	if err = x.restoreNode(d, temp, path.String(), &m, nil); err == nil {
 		err = d.move(temp, base, x.opt.Overwrite)
 	}
 	if err != nil {
@@ -210,14 +247,14 @@ func (x *Extractor) node(path pathsafe.Path, op string, m Meta, create func(d *d
 	return x.fail(op, path.String(), err)
 }
 
-// restoreNode gives something without bytes its metadata.
-func (x *Extractor) restoreNode(d *cached[string], name, path string, m *Meta) error {
+// restoreNode gives something without bytes its metadata; was is for what existed before.
+func (x *Extractor) restoreNode(d *cached[string], name, path string, m, was *Meta) error {
 	o, closeNode, err := d.node(name, m.Kind)
 	if err != nil {
 		return err
 	}
 	defer closeNode()
-	return x.restore(o, path, m, d.inherits)
+	return x.restore(o, path, m, d.inherits, was)
 }
 
 // origin is a file that is to get further names.

@@ -42,6 +42,17 @@ func (o object) setXattr(name string, value []byte) error {
 	return unix.Fsetxattr(o.fd, name, value, 0)
 }
 
+// xattrs reads the extended attributes.
+func (o object) xattrs() ([]Xattr, error) {
+	if !o.bare {
+		return fdXattrs(o.fd)
+	}
+	return readXattrs(
+		func(b []byte) (int, error) { return unix.Listxattr(o.proc(), b) },
+		func(name string, b []byte) (int, error) { return unix.Getxattr(o.proc(), name, b) },
+	)
+}
+
 // removeXattr removes an attribute if there is one.
 func (o object) removeXattr(name string) (err error) {
 	if o.bare {

@@ -204,9 +204,9 @@ func TestForeignXattrsAreNotRestored(t *testing.T) {
 		if n, err := unix.Lgetxattr(filepath.Join(dir, name), m.Xattrs[0].Name, nil); err == nil {
 			t.Errorf("%s got an attribute of %d bytes", name, n)
 		}
-		if !errors.Is(lost[name], errForeign) {
-			t.Errorf("%s: %v", name, lost[name])
-		}
+	}
+	if x.Foreign() != 2 || len(lost) > 0 {
+		t.Errorf("%d entries have some; lost: %v", x.Foreign(), lost)
 	}
 }
 
@@ -283,7 +283,7 @@ func TestLateXattrs(t *testing.T) {
 	}
 	fi, err := os.Stat(filepath.Join(dir, "e"))
 	check(t, err)
-	if fi.Mode().Perm() != 0o705 || !errors.Is(lost["e"], sick) {
+	if fi.Mode().Perm() != 0o700 || !errors.Is(lost["e"], sick) {
 		t.Errorf("%v, %v", fi.Mode(), lost["e"])
 	}
 }

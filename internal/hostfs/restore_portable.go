@@ -43,8 +43,20 @@ func (o object) setXattr(name string, value []byte) error {
 	return o.open(func(f *hfile) error { return f.setXattr(name, value) })
 }
 
-// removeXattr removes an attribute if there is one.
+// xattrs reads the extended attributes.
+func (o object) xattrs() (xs []Xattr, err error) {
+	err = o.open(func(f *hfile) error {
+		xs, err = f.xattrs()
+		return err
+	})
+	return xs, err
+}
+
+// removeXattr removes an attribute if there is one: none can be had of what is not opened.
 func (o object) removeXattr(name string) error {
+	if o.link {
+		return nil
+	}
 	return o.open(func(f *hfile) error { return f.removeXattr(name) })
 }
 

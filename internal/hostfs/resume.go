@@ -120,7 +120,7 @@ func (x *Extractor) replaces(path string) bool {
 	return x.replace[path]
 }
 
-// Restore gives what is kept the metadata of m, provided a file is the one that was compared.
+// Restore gives what is kept the metadata of m, and no other, provided a file is the one that was compared.
 // One that has other names stays as it is, which Lost is told when its mode, time or owner differ: they may lie outside of
 // the destination.
 func (x *Extractor) Restore(path pathsafe.Path, m Meta) error {
@@ -139,7 +139,7 @@ func (x *Extractor) Restore(path pathsafe.Path, m Meta) error {
 	if m.Kind != KindFile {
 		now, err := d.lookup(base, false)
 		if err == nil && now.Kind == m.Kind && now.Nlink <= 1 {
-			err = x.restoreNode(d, base, path.String(), &m)
+			err = x.restoreNode(d, base, path.String(), &m, &now)
 		}
 		return x.fail("restore", path.String(), err)
 	}
@@ -151,7 +151,9 @@ func (x *Extractor) Restore(path pathsafe.Path, m Meta) error {
 	case identityOf(&now) != was:
 		err = ErrChanged
 	case now.Nlink <= 1:
-		err = x.restore(d.fileObject(f, base), path.String(), &m, true)
+		err = x.restore(d.fileObject(f, base), path.String(), &m, d.inherits, &now)
+	case m.XattrsErr != nil:
+		x.lost(path.String(), []error{m.XattrsErr, errOtherNames})
 	case x.differs(&now, &m):
 		x.lost(path.String(), []error{errOtherNames})
 	}

@@ -4,10 +4,20 @@ package hostfs
 
 import (
 	"io/fs"
+	"math"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
+
+// openFileLimit is how many files the process may have open.
+func openFileLimit() uint64 {
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
+		return math.MaxUint64
+	}
+	return uint64(l.Cur)
+}
 
 // identify fills in what the system knows beyond the standard library.
 func identify(m *Meta, fi fs.FileInfo) {

@@ -2,6 +2,7 @@ package hostfs
 
 import (
 	"io/fs"
+	"math"
 	"syscall"
 	"time"
 )
@@ -10,6 +11,9 @@ const openNoWait = 0
 
 // Attributes that say something about a file wherever it is; others describe how it is stored or what it is.
 const keptAttributes = syscall.FILE_ATTRIBUTE_READONLY | syscall.FILE_ATTRIBUTE_HIDDEN | syscall.FILE_ATTRIBUTE_SYSTEM | syscall.FILE_ATTRIBUTE_ARCHIVE
+
+// openFileLimit is how many files the process may have open: the system sets none.
+func openFileLimit() uint64 { return math.MaxUint64 }
 
 // identify fills in attributes and the time of creation. The system gives no numbers without opening the object.
 func identify(m *Meta, fi fs.FileInfo) {

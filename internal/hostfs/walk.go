@@ -96,7 +96,7 @@ type node struct {
 }
 
 func newWalk(ctx context.Context, opt WalkOptions) *walk {
-	w := &walk{ctx: ctx, opt: opt, env: &env{dirs: newDirCache(openNode), noXattrs: opt.NoXattrs, noHoles: opt.NoHoles, fitSparse: opt.FitSparse}}
+	w := &walk{ctx: ctx, opt: opt, env: &env{dirs: newDirCache(maxDirs, openNode), noXattrs: opt.NoXattrs, noHoles: opt.NoHoles, fitSparse: opt.FitSparse}}
 	for _, fi := range opt.SkipSame {
 		w.same = append(w.same, metaOf(fi))
 	}

@@ -195,6 +195,11 @@ func (s *salvage) entries(yield func(store.Source) bool) error {
 		if e.XattrsContent != 0 {
 			if e.Xattrs, err = s.xattrs(e.XattrsContent); err != nil {
 				p.reason = "all of it is recovered but its extended attributes: " + reasonOf(err)
+				// Beside an access control list the group's bits are not the group's, and others may be people whom it shut out.
+				if open := e.Mode & 0o077; open != 0 && e.Kind != index.Symlink {
+					e.Mode &^= open
+					p.reason += "; there may have been an access control list among them, so that its mode is its owner's alone"
+				}
 			}
 		}
 		to, note := s.link(&e, &p.entry)

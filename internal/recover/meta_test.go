@@ -40,7 +40,7 @@ func withMetadata(t *testing.T, w *world) {
 			{Entry: index.Entry{Path: path(t, "m/char"), Kind: index.CharDevice, HasDevice: true, Major: 1, Minor: 3}},
 			{Entry: index.Entry{Path: path(t, "m/fifo"), Kind: index.FIFO, Mode: 0o600, HasMtime: true, MtimeSec: -1 << 40}},
 			file(holes, "m/holes", random(200_000, 7)),
-			file(index.Entry{LinkGroup: tx.NewLinkGroup(), Xattrs: set(200_000)}, "m/name1", text(5000, 8)),
+			file(index.Entry{Mode: 0o4674, LinkGroup: tx.NewLinkGroup(), Xattrs: set(200_000)}, "m/name1", text(5000, 8)),
 			link("m/name2", "m/name1"),
 			link("name3", "m/name1"),
 			file(index.Entry{Xattrs: set(10)}, "m/small", text(50, 9)),
@@ -172,6 +172,17 @@ func TestDamagedMetadata(t *testing.T) {
 		}
 		if !slices.Equal(partial, c.partial) {
 			t.Errorf("%s: partial are %q, want %q\n%s", what, partial, c.partial, o)
+		}
+		// Whose attributes are lost may have had an access control list, without which the mode grants too much.
+		for p, e := range o.got.all {
+			was := entry(p)
+			want := was.Mode
+			if was.XattrsContent != 0 && slices.Contains(c.partial, p) {
+				want &^= 0o077
+			}
+			if e.Mode != want {
+				t.Errorf("%s: the mode of %s is %#o, was %#o", what, p, e.Mode, was.Mode)
+			}
 		}
 		for _, p := range c.recovered {
 			if _, ok := o.got.all[p]; !ok {
