@@ -497,7 +497,7 @@ func wrongPassphrase(t *testing.T, b []byte) {
 func TestVolumes(t *testing.T) {
 	dir, _ := tree(t)
 	out := filepath.Join(t.TempDir(), "x.7z")
-	b := run(t, dir, out+".001", "7z", "a", "-bd", "-v100k", out, ".")
+	b := run(t, dir, out+".001", "7z", "a", "-bd", "-v2k", out, ".")
 	if v := Probe(input(b)); v.Supported || v.Format != Format || !strings.Contains(v.Detail, "volumes") {
 		t.Errorf("%+v", v)
 	}
