@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -126,6 +127,25 @@ func TestCommands(t *testing.T) {
 		}
 	}
 	walk(root)
+}
+
+// A line feed of a name is one, however deep in an error the name stands; between joined errors it is none.
+func TestWordsOfNamesWithLineFeeds(t *testing.T) {
+	at := &fs.PathError{Op: "open", Path: "a\nb", Err: fs.ErrNotExist}
+	for want, err := range map[string]error{
+		`open a\x0ab: file does not exist`:                       at,
+		`reading: open a\x0ab: file does not exist; that is all`: fmt.Errorf("reading: %w", errors.Join(at, errors.New("that is all"))),
+		`link c\x0ad e\x0af: file already exists`:                &os.LinkError{Op: "link", Old: "c\nd", New: "e\nf", Err: fs.ErrExist},
+		`nothing was done; file does not exist`:                  errors.Join(errors.New("nothing was done"), fs.ErrNotExist),
+	} {
+		var b bytes.Buffer
+		v := voice{w: &b}
+		v.Error(err)
+		v.Warnf("%v", err)
+		if got := b.String(); got != "lockbox: error: "+want+"\nlockbox: warning: "+want+"\n" {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
 }
 
 func TestOneLine(t *testing.T) {

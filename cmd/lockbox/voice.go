@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -24,15 +26,15 @@ type voice struct {
 
 // Error prints an error and, when it knows one, its hint.
 func (v *voice) Error(err error) {
-	v.line("error", err.Error())
+	v.line("error", words(err).Error())
 	var f *failure
 	if errors.As(err, &f) && f.hint != "" {
 		v.Hintf("%s", f.hint)
 	}
 }
 
-func (v *voice) Errorf(msg string, args ...any) { v.line("error", fmt.Sprintf(msg, args...)) }
-func (v *voice) Warnf(msg string, args ...any)  { v.line("warning", fmt.Sprintf(msg, args...)) }
+func (v *voice) Errorf(msg string, args ...any) { v.line("error", spoken(msg, args)) }
+func (v *voice) Warnf(msg string, args ...any)  { v.line("warning", spoken(msg, args)) }
 
 // Hintf says what to do next. A hint that was given is not repeated.
 func (v *voice) Hintf(msg string, args ...any) {
@@ -83,6 +85,52 @@ func coloured(w io.Writer, getenv func(string) string) bool {
 		return getenv("WT_SESSION") != ""
 	}
 	return getenv("TERM") != ""
+}
+
+// spoken is a message whose arguments may be errors.
+func spoken(msg string, args []any) string {
+	for i, arg := range args {
+		if err, ok := arg.(error); ok {
+			args[i] = words(err)
+		}
+	}
+	return fmt.Sprintf(msg, args...)
+}
+
+// words is an error whose message shows a line feed of a name that the system put into it as what it is: between
+// errors that were joined it stands for a semicolon.
+func words(err error) error {
+	msg := err.Error()
+	if !strings.Contains(msg, "\n") {
+		return err
+	}
+	escape := func(name string) {
+		if strings.Contains(name, "\n") {
+			msg = strings.ReplaceAll(msg, name, pathsafe.Quote(name))
+		}
+	}
+	var walk func(err error)
+	walk = func(err error) {
+		switch e := err.(type) {
+		case *fs.PathError:
+			escape(e.Path)
+		case *os.LinkError:
+			escape(e.Old)
+			escape(e.New)
+		}
+		switch e := err.(type) {
+		case interface{ Unwrap() error }:
+			if inner := e.Unwrap(); inner != nil {
+				walk(inner)
+			}
+		case interface{ Unwrap() []error }:
+			for _, inner := range e.Unwrap() {
+				walk(inner)
+			}
+		}
+	}
+	walk(err)
+	return errors.New(msg)
 }
 
 // raw prints text as it is. Nothing can be done about an error: there is nowhere left to report it.

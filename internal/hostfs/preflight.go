@@ -104,7 +104,7 @@ func (p *preflight) openDir(path string) (*dir, error) {
 	d, err := up.sub(base, false)
 	if err != nil {
 		if m, lerr := up.lookup(base, false); lerr == nil && m.Kind != KindDir {
-			return nil, &blockedError{p.x.hostOf(path), m.Kind}
+			return nil, &blockedError{pathsafe.Quote(p.x.hostOf(path)), m.Kind}
 		}
 		return nil, p.x.fail("open", path, err)
 	}
@@ -138,7 +138,7 @@ func (p *preflight) look(it PreflightItem) error {
 	if err != nil {
 		return p.x.fail("stat", path, err)
 	}
-	host := p.x.hostOf(path)
+	host := pathsafe.Quote(p.x.hostOf(path))
 	switch {
 	case it.Kind == KindDir && m.Kind == KindDir:
 		if p.x.opens(&m) {
