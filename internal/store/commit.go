@@ -15,41 +15,7 @@ import (
 // This file holds the protocol of ARCHITECTURE.md: every write and sync that publishes, mirrors, wipes or
 // truncates, in its order. The steps are cited by their numbers.
 
-// Commit makes the transaction the archive's state. When it returns nil, the new generation survives a
-// power cut. When it fails before publication, the archive is as it was; when the error comes from the
-// publication itself the handle is poisoned, and the archive is exactly the old or exactly the new
-// generation. ctx is honoured up to the commit point.
-func (t *Tx) Commit(ctx context.Context) (Summary, error) {
-	a := t.a
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if err := t.usableErr(); err != nil {
-		return Summary{}, err
-	}
-	err := t.commit(ctx)
-	if err != nil {
-		return Summary{}, errors.Join(err, t.rollback())
-	}
-	t.done = true
-	a.tx = nil
-	a.opt.SignKey = t.signer()
-	a.written = t.space.given
-	a.mendKeys = a.mendKeys && t.keys == nil
-	t.stopPipe()
-	return t.sum, nil
-}
-
-// CommitProven is Commit for the first transaction of a new archive. When all of it is on the device, and before it gets
-// its name, prove is called: it reads the archive through the handle, which shows what is being committed, and may refuse
-// it. Then nothing is left of it.
-func (t *Tx) CommitProven(ctx context.Context, prove func() error) (Summary, error) {
-	if t.a.temp == nil {
-		return Summary{}, errors.New("only an archive that has no name yet can be proven before it gets one")
-	}
-	t.prove = prove
-	return t.Commit(ctx)
-}
-
+// commit turns what was added, removed and moved into a new root and publishes it.
 func (t *Tx) commit(ctx context.Context) error {
 	a := t.a
 	if err := a.unchanged(); err != nil { // before the first node is written
@@ -92,22 +58,6 @@ func (t *Tx) commit(ctx context.Context) error {
 	t.sum.Generation, t.sum.Root = a.cur.super.Generation, a.cur.root()
 	return nil
 }
-
-// idle reports that the transaction has nothing to publish.
-func (t *Tx) idle() bool {
-	if len(t.entries.ops) > 0 || len(t.gone) > 0 || t.frames.len() > 0 || t.compact != nil || t.restage || t.keys != nil || t.signKey != nil {
-		return false
-	}
-	for _, c := range t.fresh.all() {
-		if c.refs > 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// abandon ends a transaction that publishes nothing.
-func (t *Tx) abandon() error { return t.a.scrub(t) }
 
 // publish writes the commit block and publishes it (C2, C3). The new archive's first root is written into
 // all copies before the file gets its name.
@@ -260,20 +210,6 @@ func (a *Archive) publishNew(ctx context.Context, v *view, prove func() error) e
 	// needs no repair; the archive is there all the same.
 	a.clean = journal.WriteMark(writerAt{a}, v.super) == nil
 	return nil
-}
-
-// proven lets somebody read the archive whose root v is before that is published.
-func (a *Archive) proven(v *view, prove func() error) error {
-	base, trusted := a.cur, a.trust.Load()
-	a.cur = v
-	a.trust.Store(&trust{v: v})
-	a.mu.Unlock() // reading takes it
-	defer func() {
-		a.mu.Lock()
-		a.cur = base
-		a.trust.Store(trusted)
-	}()
-	return prove()
 }
 
 // mirror brings the other pair up to date (C4): sync 3, then the clean mark, which needs none.

@@ -82,52 +82,6 @@ type newContent struct {
 	unit   uint32
 }
 
-// writeBuffer gathers neighbouring writes into large ones.
-type writeBuffer struct {
-	a   *Archive
-	off int64
-	b   []byte
-
-	begun bool // something was written
-}
-
-// writeAt makes sure before the first write that the archive is still what the handle knows: a source may
-// have kept the transaction waiting since Begin.
-func (w *writeBuffer) writeAt(b []byte, off int64) error {
-	if !w.begun {
-		if err := w.a.unchanged(); err != nil && !skip(noChangeCheck) {
-			return err
-		}
-		w.begun = true
-	}
-	return w.a.writeAt(b, off)
-}
-
-func (w *writeBuffer) write(b []byte, off int64) error {
-	if len(w.b) > 0 && (w.off+int64(len(w.b)) != off || len(w.b)+len(b) > 1<<20) {
-		if err := w.flush(); err != nil {
-			return err
-		}
-	}
-	if len(b) >= 1<<18 {
-		return w.writeAt(b, off)
-	}
-	if len(w.b) == 0 {
-		w.off = off
-	}
-	w.b = append(w.b, b...)
-	return nil
-}
-
-func (w *writeBuffer) flush() error {
-	if len(w.b) == 0 {
-		return nil
-	}
-	err := w.writeAt(w.b, w.off)
-	w.b = w.b[:0]
-	return err
-}
-
 // Begin starts a transaction on a handle opened for writing. The archive must be as the handle left
 // it: something else's change is refused.
 func (a *Archive) Begin(ctx context.Context) (*Tx, error) {
@@ -298,6 +252,46 @@ func (t *Tx) Move(from, to pathsafe.Path) error {
 	t.entries.put(&e) // its record was in the tree
 	return nil
 }
+
+// Commit makes the transaction the archive's state. When it returns nil, the new generation survives a
+// power cut. When it fails before publication, the archive is as it was; when the error comes from the
+// publication itself the handle is poisoned, and the archive is exactly the old or exactly the new
+// generation. ctx is honoured up to the commit point.
+func (t *Tx) Commit(ctx context.Context) (Summary, error) {
+	a := t.a
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := t.usableErr(); err != nil {
+		return Summary{}, err
+	}
+	err := t.commit(ctx)
+	if err != nil {
+		return Summary{}, errors.Join(err, t.rollback())
+	}
+	t.done = true
+	a.tx = nil
+	a.opt.SignKey = t.signer()
+	a.written = t.space.given
+	a.mendKeys = a.mendKeys && t.keys == nil
+	t.stopPipe()
+	return t.sum, nil
+}
+
+// idle reports that the transaction has nothing to publish.
+func (t *Tx) idle() bool {
+	if len(t.entries.ops) > 0 || len(t.gone) > 0 || t.frames.len() > 0 || t.compact != nil || t.restage || t.keys != nil || t.signKey != nil {
+		return false
+	}
+	for _, c := range t.fresh.all() {
+		if c.refs > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// abandon ends a transaction that publishes nothing.
+func (t *Tx) abandon() error { return t.a.scrub(t) }
 
 // Rollback ends the transaction; the archive stays as it was. What was staged is overwritten.
 func (t *Tx) Rollback() error {
