@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"hash/maphash"
+	"maps"
 	"math/rand/v2"
 	"slices"
 )
@@ -322,3 +323,6 @@ func pick(n, m int, r *rand.Rand) func(func(int) bool) {
 		}
 	}
 }
+
+// sortedKeys returns the keys of a map in order.
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
