@@ -23,15 +23,10 @@ func DecodeNumKey(key []byte) (uint64, error) {
 	return binary.BigEndian.Uint64(key), nil
 }
 
-// AppendDigestKey appends the key of a content in the tree digests to b.
-func AppendDigestKey(b []byte, prefix [8]byte, content uint64) []byte {
-	return binary.BigEndian.AppendUint64(append(b, prefix[:]...), content)
-}
-
 // DigestKey is the key of a content in the tree digests. With content 0 it lies before all contents
 // that have the prefix.
 func DigestKey(prefix [8]byte, content uint64) []byte {
-	return AppendDigestKey(make([]byte, 0, 16), prefix, content)
+	return binary.BigEndian.AppendUint64(append(make([]byte, 0, 16), prefix[:]...), content)
 }
 
 // DecodeDigestKey is the inverse of DigestKey.

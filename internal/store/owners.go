@@ -199,19 +199,5 @@ func (a *Archive) mapNodes(m *extentMap, tree index.Tree, ref index.Ref, level i
 	if level == 0 {
 		return nil
 	}
-	n, err := a.Node(tree, ref, level)
-	if err != nil {
-		return err
-	}
-	s := n.Scan()
-	for s.Next() {
-		child, err := s.Ref()
-		if err != nil {
-			return err
-		}
-		if err := a.mapNodes(m, tree, child, level-1); err != nil {
-			return err
-		}
-	}
-	return s.Err()
+	return a.children(tree, ref, level, func(child index.Ref) error { return a.mapNodes(m, tree, child, level-1) })
 }

@@ -3,7 +3,6 @@ package store
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"io/fs"
 	"iter"
@@ -75,12 +74,7 @@ func (t *Tx) contentOps(k *journal.Counters) (contents, digests iter.Seq[index.O
 	type digestKey [16]byte
 	var old []change
 	var dropped, added []digestKey
-	key := func(d *format.Digest, n uint64) (b digestKey) {
-		p := t.a.suite.Prefix(d)
-		copy(b[:8], p[:])
-		binary.BigEndian.PutUint64(b[8:], n)
-		return b
-	}
+	key := func(d *format.Digest, n uint64) digestKey { return digestKey(index.DigestKey(t.a.suite.Prefix(d), n)) }
 	for _, n := range slices.Sorted(maps.Keys(t.changed)) {
 		c := t.changed[n]
 		if c.Refs == 0 {
