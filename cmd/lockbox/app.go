@@ -253,6 +253,15 @@ func archiveOperand(args []string) (string, []string, error) {
 	return args[0], args[1:], checkArchiveName(args[0])
 }
 
+// onlyArchive is archiveOperand for a command that takes nothing else.
+func onlyArchive(command string, args []string) (string, error) {
+	archive, rest, err := archiveOperand(args)
+	if err == nil && len(rest) > 0 {
+		err = usagef("%s takes one archive; %s was given as well", command, quoted(rest[0]))
+	}
+	return archive, err
+}
+
 func checkArchiveName(name string) error {
 	switch name {
 	case "":

@@ -26,12 +26,9 @@ space inside the file. When there is nothing to gain, nothing is written. Reader
 states are not disturbed: what they use is given back by the next run.`,
 		Example: "  lockbox compact backup.lbx",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			archive, rest, err := archiveOperand(args)
+			archive, err := onlyArchive("compact", args)
 			if err != nil {
 				return err
-			}
-			if len(rest) > 0 {
-				return usagef("compact takes one archive; %s was given as well", quoted(rest[0]))
 			}
 			return a.compact(cmd.Context(), archive)
 		},

@@ -47,14 +47,11 @@ archive holds is not printed, but names are, and digests that tell who knows a c
 		Example: `  lockbox debug dump broken.lbx | less
   lockbox debug dump backup.lbx --limit 0 > all.txt`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			archive, rest, err := archiveOperand(args)
+			archive, err := onlyArchive("debug dump", args)
 			if err != nil {
 				return err
 			}
-			switch {
-			case len(rest) > 0:
-				return usagef("debug dump takes one archive; %s was given as well", quoted(rest[0]))
-			case limit < 0:
+			if limit < 0 {
 				return usagef("--limit %d: it is 0, for all, or more", limit)
 			}
 			if err := a.noJSON(cmd); err != nil {

@@ -24,12 +24,9 @@ everybody can see is printed (exit 0): id, generation, size of the file, kinds o
 No content is read.`,
 		Example: "  lockbox info backup.lbx\n  lockbox info backup.lbx --json",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			archive, rest, err := archiveOperand(args)
+			archive, err := onlyArchive("info", args)
 			if err != nil {
 				return err
-			}
-			if len(rest) > 0 {
-				return usagef("info takes one archive; %s was given as well", quoted(rest[0]))
 			}
 			return a.info(cmd.Context(), archive)
 		},

@@ -24,12 +24,9 @@ was made shows only to who can open the archive. Without a key, and without a te
 to ask at, what shows is printed (exit 0).`,
 		Example: "  lockbox key list private.lbx\n  lockbox key list private.lbx -i me.key --json",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			archive, rest, err := archiveOperand(args)
+			archive, err := onlyArchive("key list", args)
 			if err != nil {
 				return err
-			}
-			if len(rest) > 0 {
-				return usagef("key list takes one archive; %s was given as well", quoted(rest[0]))
 			}
 			return a.keyList(cmd.Context(), archive)
 		},

@@ -49,12 +49,9 @@ or new, whole.`,
   lockbox key rotate private.lbx -i me.key --recipient me.pub --recipient bob.pub
   lockbox key rotate signed.lbx --sign-key old --new-sign-key new`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			archive, rest, err := archiveOperand(args)
+			archive, err := onlyArchive("key rotate", args)
 			if err != nil {
 				return err
-			}
-			if len(rest) > 0 {
-				return usagef("key rotate takes one archive; %s was given as well", quoted(rest[0]))
 			}
 			return a.keyRotate(cmd.Context(), archive, opt)
 		},
