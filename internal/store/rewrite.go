@@ -3,7 +3,6 @@ package store
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"iter"
 	"slices"
@@ -133,12 +132,15 @@ func (w *rewriter) entries(yield func(index.Op) bool) {
 
 func (w *rewriter) contents(yield func(index.Op) bool) {
 	w.items(index.Contents, func(key, value []byte) (bool, error) {
+		n, err := index.DecodeNumKey(key)
+		if err != nil {
+			return false, err
+		}
 		c, err := index.DecodeContent(value)
 		if err != nil {
 			return false, err
 		}
-		p := w.t.a.suite.Prefix(&c.Digest)
-		w.digests = append(w.digests, [16]byte(append(p[:], key...)))
+		w.digests = append(w.digests, [16]byte(index.DigestKey(w.t.a.suite.Prefix(&c.Digest), n)))
 		return yield(index.Op{Key: key, Value: value}), nil
 	})
 }
@@ -162,12 +164,16 @@ func (w *rewriter) frames(yield func(index.Op) bool) {
 	e.Pad(w.t.base.commit.Options.Padding)
 	total, done := int64(w.a.cur.commit.Counters.FrameBytes), int64(0)
 	w.items(index.Frames, func(key, value []byte) (bool, error) {
+		n, err := index.DecodeNumKey(key)
+		if err != nil {
+			return false, err
+		}
 		rec, err := index.DecodeFrame(value, w.a.suite.TagSize(), w.a.sector)
 		if err != nil {
 			return false, err
 		}
 		done += rec.Ext.Len
-		if err := w.frame(e, binary.BigEndian.Uint64(key), &rec); err != nil {
+		if err := w.frame(e, n, &rec); err != nil {
 			return false, err
 		}
 		w.k.FrameBytes += uint64(rec.Ext.Len)

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"lockbox/internal/format"
+	"lockbox/internal/index"
+	"lockbox/internal/journal"
 	"lockbox/internal/seal"
 	"lockbox/internal/vfs"
 )
@@ -117,6 +119,48 @@ func TestRotateRefusals(t *testing.T) {
 		t.Errorf("damaged: left %q", w.mem.Names())
 	}
 	w.mem.Put(name, good)
+}
+
+// A key in a tree of numbers that is none ends a rotation. Whoever has the content key can write one.
+func TestRotateForgedKey(t *testing.T) {
+	for _, tree := range []index.Tree{index.Contents, index.Frames} {
+		w := newWorld(t, 1, Options{Jobs: 1})
+		w.suite = format.SuiteEncrypted
+		w.create(CreateOptions{})
+		w.change(func(tx *Tx) { w.add(tx, map[string][]byte{"f": []byte("x")}) })
+		a, err := OpenWrite(ctx, name, w.opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tx, err := a.Begin(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		it := index.NewIter(a, tree, tx.base.tree(tree))
+		if !it.Next() {
+			t.Fatal(it.Err())
+		}
+		op := index.Op{Key: []byte{0}, Value: it.Value()}
+		roots := tx.base.roots
+		if roots[tree-1], err = index.Apply(a, tx, tree, roots[tree-1], a.suite.TagSize(), nodeSize, slices.Values([]index.Op{op})); err != nil {
+			t.Fatal(err)
+		}
+		c := &journal.Commit{Counters: tx.base.commit.Counters, Options: tx.base.commit.Options}
+		c.Carry(tx.base.commit)
+		if err := tx.publish(ctx, c, roots); err != nil {
+			t.Fatal(err)
+		}
+		a.tx, tx.done = nil, true
+		if err := a.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Rotate(ctx, name, w.opt, RotateOptions{Slots: x25519}); !errors.Is(err, format.ErrCorrupt) {
+			t.Errorf("%v: %v", tree, err)
+		}
+		if len(w.mem.Names()) != 1 {
+			t.Errorf("%v: left %q", tree, w.mem.Names())
+		}
+	}
 }
 
 // frameAt is where the extent of a frame begins.
