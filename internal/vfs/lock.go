@@ -75,3 +75,27 @@ func (h *held) close(unlock func(span) error) (first error, open bool) {
 	h.spans = nil
 	return first, true
 }
+
+// fileLocks are the locks on a file in memory, by the handle that has each.
+type fileLocks []fileLock
+
+type fileLock struct {
+	span
+	exclusive bool
+	owner     File
+}
+
+// take reports whether nobody's lock stands against a new one, which then is there.
+func (ls *fileLocks) take(s span, exclusive bool, owner File) bool {
+	for _, l := range *ls {
+		if l.overlaps(s) && (l.exclusive || exclusive) {
+			return false
+		}
+	}
+	*ls = append(*ls, fileLock{s, exclusive, owner})
+	return true
+}
+
+func (ls *fileLocks) drop(s span, owner File) {
+	*ls = slices.DeleteFunc(*ls, func(l fileLock) bool { return l.owner == owner && l.span == s })
+}

@@ -29,13 +29,7 @@ type MemFS struct {
 type memNode struct {
 	data  []byte
 	mode  fs.FileMode
-	locks []memLock
-}
-
-type memLock struct {
-	span
-	exclusive bool
-	owner     *memFile
+	locks fileLocks
 }
 
 // Mem returns an empty file system in memory.

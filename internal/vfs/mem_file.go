@@ -158,13 +158,7 @@ func (f *memFile) TryLock(off, n int64, exclusive bool) (bool, error) {
 	ok, err := f.held.try(s, func() (bool, error) {
 		f.fs.mu.Lock()
 		defer f.fs.mu.Unlock()
-		for _, l := range f.node.locks {
-			if l.overlaps(s) && (l.exclusive || exclusive) {
-				return false, nil
-			}
-		}
-		f.node.locks = append(f.node.locks, memLock{s, exclusive, f})
-		return true, nil
+		return f.node.locks.take(s, exclusive, f), nil
 	})
 	return ok, pathErr("lock", f.name, err)
 }
@@ -177,7 +171,7 @@ func (f *memFile) Unlock(off, n int64) error {
 func (f *memFile) unlock(s span) error {
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
-	f.node.locks = slices.DeleteFunc(f.node.locks, func(l memLock) bool { return l.owner == f && l.span == s })
+	f.node.locks.drop(s, f)
 	return nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"io"
 	"io/fs"
 	"path"
-	"slices"
 	"syscall"
 )
 
@@ -155,13 +154,7 @@ func (f *simFile) TryLock(off, n int64, exclusive bool) (bool, error) {
 		if f.dead() {
 			return false, fs.ErrClosed
 		}
-		for _, l := range f.node.locks {
-			if l.overlaps(s) && (l.exclusive || exclusive) {
-				return false, nil
-			}
-		}
-		f.node.locks = append(f.node.locks, simLock{s, exclusive, f})
-		return true, nil
+		return f.node.locks.take(s, exclusive, f), nil
 	})
 	return ok, pathErr("lock", f.name, err)
 }
@@ -174,7 +167,7 @@ func (f *simFile) Unlock(off, n int64) error {
 func (f *simFile) unlock(s span) error {
 	f.sim.mu.Lock()
 	defer f.sim.mu.Unlock()
-	f.node.locks = slices.DeleteFunc(f.node.locks, func(l simLock) bool { return l.owner == f && l.span == s })
+	f.node.locks.drop(s, f)
 	return nil
 }
 

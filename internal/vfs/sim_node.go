@@ -21,7 +21,7 @@ type simNode struct {
 	sizes    []sizeVersion
 	resized  bool       // the size has changed since the last sync
 	freed    []*simPage // what the disk may have had in sectors that were cut off; nothing overwrites it there
-	locks    []simLock
+	locks    fileLocks
 }
 
 // pageVersions are what the disk may have of a sector instead of its durable bytes. Not dirty: a
@@ -39,12 +39,6 @@ type pageVersion struct {
 type sizeVersion struct {
 	size int64
 	seq  uint64
-}
-
-type simLock struct {
-	span
-	exclusive bool
-	owner     *simFile
 }
 
 func newPage(old *simPage, sector int) *simPage {
