@@ -120,14 +120,12 @@ func draw(t *rapid.T) []store.Source {
 			e.Kind = index.FIFO
 			list = append(list, store.Source{Entry: e})
 		case 4:
-			data := strings.Repeat("d", rapid.IntRange(1, 3000).Draw(t, "data"))
+			data := strings.Repeat("d", rapid.IntRange(2, 3000).Draw(t, "data"))
 			hole := rapid.SampledFrom([]int64{1, 4096, 1 << 40}).Draw(t, "hole")
 			e.Sparse = rapid.SampledFrom([][]index.SparseRun{
 				{{Data: int64(len(data)), Hole: hole}}, {{Data: 0, Hole: hole}, {Data: int64(len(data))}}, {{Data: 1, Hole: hole}, {Data: int64(len(data)) - 1, Hole: 9}},
 			}).Draw(t, "map")
-			if len(data) > 1 {
-				list = append(list, file(e, data))
-			}
+			list = append(list, file(e, data))
 		default:
 			list = append(list, file(e, strings.Repeat("text ", rapid.IntRange(0, 5000).Draw(t, "data"))))
 			if rapid.Bool().Draw(t, "link") {
