@@ -468,20 +468,34 @@ func TestPassRemembersMuchDamage(t *testing.T) {
 }
 
 // wide is an archive of 40 contents in five frames of 64 KiB each: more than a batch, and units end within contents.
-func wide(t testing.TB) *model {
+func wide(t testing.TB) *model { return wideOf(t, 40, 5) }
+
+// wideOf is an archive of contents in so many frames of 64 KiB each.
+func wideOf(t testing.TB, contents, each uint64) *model {
 	m := newModel(t, 512, frames.LevelNone)
-	for k := range uint64(40) {
-		data := random(5<<16, k)
-		m.content(k+1, data, m.split(k*5+1, k+1, data, 1<<16, 0, 1, 2, 3, 4))
-		m.entry(fmt.Sprintf("f%02d", k), index.Entry{Kind: index.File, Size: 5 << 16, Content: k + 1})
+	inOrder := make([]int, each)
+	for i := range inOrder {
+		inOrder[i] = i
+	}
+	for k := range contents {
+		data := random(int(each)<<16, k)
+		m.content(k+1, data, m.split(k*each+1, k+1, data, 1<<16, inOrder...))
+		m.entry(fmt.Sprintf("f%02d", k), index.Entry{Kind: index.File, Size: int64(each) << 16, Content: k + 1})
 	}
 	return m
 }
 
 // Runs do not end within a content, so that its digest is compared; and they stop soon. The frames with which a run
-// begins may have the end of a content that the one before has compared: that one is not known to be.
+// begins may have the end of a content that the one before has compared: that one is not known to be. Contents of
+// twenty frames are longer than a unit, so that a run leaves units that it has read to the next one.
 func TestPassKeepsContentsWhole(t *testing.T) {
-	f, s := newSlowFile(wide(t).commit()), &State{}
+	for _, each := range []uint64{5, 20} {
+		t.Run(fmt.Sprintf("frames=%d", each), func(t *testing.T) { passKeepsContentsWhole(t, 200/each, each) })
+	}
+}
+
+func passKeepsContentsWhole(t *testing.T, contents, each uint64) {
+	f, s := newSlowFile(wideOf(t, contents, each).commit()), &State{}
 	from := uint64(1)
 	for range 40 {
 		sum, fs := passRun(t, f, s, 5<<20, 1)
@@ -493,12 +507,12 @@ func TestPassKeepsContentsWhole(t *testing.T) {
 			return
 		}
 		begun := uint64(0) // contents that begin where this run has read, and the next one does not
-		for first := uint64(1); first < sum.Part.NextFrame; first += 5 {
+		for first := uint64(1); first < sum.Part.NextFrame; first += each {
 			if first >= from {
 				begun++
 			}
 		}
-		if begun == 0 || sum.Bytes < begun*5<<16 {
+		if begun == 0 || sum.Bytes < begun*each<<16 {
 			t.Fatalf("frames %d to %d: %d contents begin there, %d bytes were compared", from, sum.Part.NextFrame, begun, sum.Bytes)
 		}
 		from = sum.Part.NextFrame
