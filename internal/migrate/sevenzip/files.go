@@ -197,26 +197,15 @@ func (f *file) describe(e *source.Entry) error {
 		}
 		return nil
 	}
-	mode := f.attributes >> 16
+	mode, none := f.attributes>>16, index.File
+	if f.dir {
+		none = index.Dir
+	}
 	x.Mode = mode & 0o7777
-	switch mode & 0o170000 {
-	case 0o100000:
-		x.Kind = index.File
-	case 0o040000:
-		x.Kind = index.Dir
-	case 0o120000:
-		x.Kind = index.Symlink
-	case 0o010000:
-		x.Kind = index.FIFO
-	case 0o140000:
-		x.Kind = index.Socket
+	switch x.Kind = source.UnixKind(uint64(mode), none); x.Kind {
+	case index.Socket:
 		return fmt.Errorf("it is a socket, which only a running program can make")
-	case 0:
-		x.Kind = index.File
-		if f.dir {
-			x.Kind = index.Dir
-		}
-	default:
+	case index.CharDevice, index.BlockDevice, 0:
 		return fmt.Errorf("it is a device, and 7z does not say which")
 	}
 	if f.dir != (x.Kind == index.Dir) {
