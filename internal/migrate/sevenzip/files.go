@@ -172,7 +172,7 @@ func (f *file) describe(e *source.Entry) error {
 	x := &e.Entry
 	if f.hasModified {
 		x.HasMtime = true
-		x.MtimeSec, x.MtimeNsec = filetime(f.modified)
+		x.MtimeSec, x.MtimeNsec = source.WindowsTime(f.modified)
 	}
 	if f.anti {
 		return fmt.Errorf("it is an order to delete a file of this name, which no archive but 7z knows")
@@ -180,7 +180,7 @@ func (f *file) describe(e *source.Entry) error {
 	if !f.unix() {
 		if f.hasCreated {
 			x.HasBirth = true
-			x.BirthSec, x.BirthNsec = filetime(f.created)
+			x.BirthSec, x.BirthNsec = source.WindowsTime(f.created)
 		}
 		x.Kind, x.Mode = index.File, 0o644
 		if f.attributes&attrReadOnly != 0 {
@@ -212,9 +212,4 @@ func (f *file) describe(e *source.Entry) error {
 		return corrupt("%q is a directory by one field and none by another", f.text())
 	}
 	return nil
-}
-
-// filetime turns a time of Windows into seconds and nanoseconds of Unix.
-func filetime(t uint64) (int64, uint32) {
-	return int64(t/10_000_000) - 11_644_473_600, uint32(t%10_000_000) * 100
 }

@@ -167,11 +167,11 @@ func times(extra string, e *index.Entry, dos int64) {
 		if tag == 1 && n >= 24 {
 			if m := le.Uint64([]byte(f[4:12])); m != 0 {
 				e.HasMtime = true
-				e.MtimeSec, e.MtimeNsec = fileTime(m)
+				e.MtimeSec, e.MtimeNsec = source.WindowsTime(m)
 			}
 			if c := le.Uint64([]byte(f[20:28])); c != 0 {
 				e.HasBirth = true
-				e.BirthSec, e.BirthNsec = fileTime(c)
+				e.BirthSec, e.BirthNsec = source.WindowsTime(c)
 			}
 		}
 		f = f[4+n:]
@@ -186,11 +186,6 @@ func unixTime(f string, dos int64) int64 {
 		t += 1 << 32
 	}
 	return t
-}
-
-// fileTime is a time of NTFS: units of 100 ns since 1601.
-func fileTime(t uint64) (sec int64, nsec uint32) {
-	return int64(t/1e7) - 11644473600, uint32(t%1e7) * 100
 }
 
 // owners reads who owned the file, by number; ZIP has no names of users.
