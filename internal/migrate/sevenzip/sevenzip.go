@@ -172,7 +172,7 @@ func (a *archive) unlock() error {
 		return nil
 	}
 	if a.ask == nil {
-		return &format.Error{Kind: format.ErrAuth, Record: "7z archive", Offset: -1, Detail: "it is encrypted, and no passphrase was given"}
+		return source.NoPassphrase("7z archive")
 	}
 	p, err := a.ask()
 	if err != nil {

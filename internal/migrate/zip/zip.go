@@ -102,7 +102,7 @@ func startsEntry(in source.Input) bool {
 // unlock gets the passphrase and tries it on the first entry that needs it.
 func (a *archive) unlock(ctx context.Context, o source.Options) (err error) {
 	if o.Passphrase == nil {
-		return &format.Error{Kind: format.ErrAuth, Record: "ZIP archive", Offset: -1, Detail: "it is encrypted, and no passphrase was given"}
+		return source.NoPassphrase("ZIP archive")
 	}
 	if a.passphrase, err = o.Passphrase(); err != nil {
 		return err
