@@ -163,7 +163,7 @@ func (a *archive) survey(ctx context.Context) error {
 // note says what the archive has that does not come over.
 func (a *archive) note() {
 	if a.off > 0 {
-		a.info.Notes = append(a.info.Notes, fmt.Sprintf("%d bytes stand before the archive, a program that unpacks it perhaps; they are not part of it", a.off))
+		a.info.Notes = append(a.info.Notes, source.Before(a.off))
 	}
 	if a.facts.hidden {
 		a.info.Notes = append(a.info.Notes, "headers are encrypted: comments, owners, access lists and further streams, if there are any, are not seen")

@@ -80,6 +80,11 @@ func Comment(text string) string {
 	return fmt.Sprintf("the archive has a comment: %q", text)
 }
 
+// Before is the note on n bytes in front of an archive that begins where its format finds it.
+func Before(n int64) string {
+	return fmt.Sprintf("%d bytes stand before the archive, a program that unpacks it perhaps; they are not part of it", n)
+}
+
 // Entry is one entry of an old archive.
 type Entry struct {
 	Name string // as the old archive has it, any bytes
