@@ -21,7 +21,7 @@ import (
 )
 
 func input(b string) source.Input {
-	return source.Input{ReaderAt: strings.NewReader(b), Size: int64(len(b)), Name: "test.a"}
+	return source.Input{ReaderAt: strings.NewReader(b), Size: int64(len(b))}
 }
 
 func made(name, mode, data string) string {

@@ -23,7 +23,7 @@ import (
 )
 
 func input(b []byte) source.Input {
-	return source.Input{ReaderAt: bytes.NewReader(b), Size: int64(len(b)), Name: "test.cpio"}
+	return source.Input{ReaderAt: bytes.NewReader(b), Size: int64(len(b))}
 }
 
 // file is what made writes.

@@ -19,7 +19,7 @@ import (
 )
 
 func input(b []byte) source.Input {
-	return source.Input{ReaderAt: bytes.NewReader(b), Size: int64(len(b)), Name: "test.rar"}
+	return source.Input{ReaderAt: bytes.NewReader(b), Size: int64(len(b))}
 }
 
 func pass(p string) source.Options {

@@ -54,7 +54,7 @@ func (m *manifest) options(t testing.TB) source.Options {
 }
 
 func input(b []byte) source.Input {
-	return source.Input{ReaderAt: bytes.NewReader(b), Size: int64(len(b)), Name: "old.lbox"}
+	return source.Input{ReaderAt: bytes.NewReader(b), Size: int64(len(b))}
 }
 
 func readCase(t testing.TB, name string) ([]byte, *manifest) {

@@ -15,7 +15,6 @@ import (
 type Input struct {
 	io.ReaderAt
 	Size int64
-	Name string // for messages, and for the names that formats like gzip derive from it
 }
 
 // Options says how to read an old archive.

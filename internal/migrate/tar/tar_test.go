@@ -26,7 +26,7 @@ import (
 )
 
 func input(b []byte) source.Input {
-	return source.Input{ReaderAt: bytes.NewReader(b), Size: int64(len(b)), Name: "test.tar"}
+	return source.Input{ReaderAt: bytes.NewReader(b), Size: int64(len(b))}
 }
 
 type item struct {

@@ -28,7 +28,7 @@ import (
 )
 
 func input(b []byte) source.Input {
-	return source.Input{ReaderAt: bytes.NewReader(b), Size: int64(len(b)), Name: "test.zip"}
+	return source.Input{ReaderAt: bytes.NewReader(b), Size: int64(len(b))}
 }
 
 // item is an entry as a test looks at it.
