@@ -52,7 +52,6 @@ type Info struct {
 	Encrypted bool // names or contents were encrypted
 	Signed    bool
 	Signer    string // who signed, in the format's way of saying it; it was verified
-	Padded    bool
 	// Random says that entries' contents can be opened in any order, by several goroutines at once, until Close.
 	// Otherwise an entry's content can be opened once, and read until the iteration goes on.
 	Random bool
