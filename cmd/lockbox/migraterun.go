@@ -173,9 +173,6 @@ func (m *migrator) create(ctx context.Context, old, output string, info source.I
 	if info.Entries < 0 || info.Entries >= manyEntries {
 		a.spareMemory()
 	}
-	if info.Padded && !c.padding.set {
-		c.padding.value = "padme"
-	}
 	return a.openNew(ctx, output, a.storeOptions(), &c, false)
 }
 

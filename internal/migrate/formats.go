@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"lockbox/internal/format"
 	"lockbox/internal/migrate/ar"
 	"lockbox/internal/migrate/cpio"
 	"lockbox/internal/migrate/rar"
@@ -76,14 +75,7 @@ func open(ctx context.Context, in source.Input, o source.Options) (a source.Arch
 }
 
 // guard turns a panic of a decoder, ours or a library's, into damage.
-func guard(f func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = format.Corrupt("old archive", -1, "its decoder gave up: %v", p)
-		}
-	}()
-	return f()
-}
+func guard(f func() error) error { return unpack.Guard("old archive", f) }
 
 // Formats names what can be migrated.
 func Formats() []string {

@@ -24,7 +24,7 @@ func OpenInput(fsys vfs.FS, name string) (*Input, error) {
 	if err != nil {
 		return nil, err
 	}
-	in, err := newInput(f, name)
+	in, err := newInput(f)
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -32,12 +32,12 @@ func OpenInput(fsys vfs.FS, name string) (*Input, error) {
 	return in, nil
 }
 
-func newInput(f vfs.File, name string) (*Input, error) {
+func newInput(f vfs.File) (*Input, error) {
 	size, err := f.Size()
 	if err != nil {
 		return nil, err
 	}
-	in := &Input{Input: source.Input{ReaderAt: f, Size: size, Name: name}, f: f}
+	in := &Input{Input: source.Input{ReaderAt: f, Size: size}, f: f}
 	in.stamp, err = vfs.StampOf(f)
 	return in, err
 }
@@ -51,7 +51,7 @@ func Spool(ctx context.Context, fsys vfs.FS, beside string, r io.Reader) (*Input
 	if err := spool(ctx, t, r); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
-	in, err := newInput(t, "standard input")
+	in, err := newInput(t)
 	if err != nil {
 		return nil, errors.Join(err, t.Close())
 	}

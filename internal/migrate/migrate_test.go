@@ -18,6 +18,7 @@ import (
 	"lockbox/internal/format"
 	"lockbox/internal/index"
 	"lockbox/internal/migrate/source"
+	"lockbox/internal/migrate/source/sourcetest"
 	"lockbox/internal/pathsafe"
 	"lockbox/internal/store"
 	"lockbox/internal/verify"
@@ -475,7 +476,7 @@ func tarOf(t *testing.T) []byte {
 
 func TestProbe(t *testing.T) {
 	for want, b := range map[string][]byte{"tar": tarOf(t), "zip": []byte("PK\x05\x06" + strings.Repeat("\x00", 18)), "": []byte("some text"), "gzip": []byte("\x1f\x8b\x08\x00 no archive")} {
-		if v := Probe(source.Input{ReaderAt: bytes.NewReader(b), Size: int64(len(b))}); v.Format != want || v.Supported != (want == "tar" || want == "zip") {
+		if v := Probe(sourcetest.Input(b)); v.Format != want || v.Supported != (want == "tar" || want == "zip") {
 			t.Errorf("%q: %+v", want, v)
 		}
 	}

@@ -237,11 +237,11 @@ func (a *archive) entry(m *member) *source.Entry {
 	if m.hasOwner {
 		x.HasOwner, x.UID, x.GID = true, m.uid, m.gid
 	}
-	switch kind := m.mode & 0o170000; {
+	switch {
 	case e.Err != nil:
 	case x.Path.IsZero():
 		e.Err = errors.New("it has the name of the top")
-	case kind != 0 && kind != 0o100000:
+	case source.UnixKind(m.mode, index.File) != index.File:
 		e.Err = fmt.Errorf("it is not a file (mode %o), and ar holds only those", m.mode)
 	}
 	e.Open = func() (io.ReadCloser, error) {

@@ -17,12 +17,9 @@ import (
 	"lockbox/internal/format"
 	"lockbox/internal/index"
 	"lockbox/internal/migrate/source"
+	"lockbox/internal/migrate/source/sourcetest"
 	"lockbox/internal/migrate/unpack"
 )
-
-func input(b string) source.Input {
-	return source.Input{ReaderAt: strings.NewReader(b), Size: int64(len(b)), Name: "test.a"}
-}
 
 func made(name, mode, data string) string {
 	s := fmt.Sprintf("%-16s%-12s%-6s%-6s%-8s%-10d`\n%s", name, "1700000000", "1000", "50", mode, len(data), data)
@@ -40,7 +37,7 @@ type got struct {
 
 func readAll(t testing.TB, b string) (source.Info, []got, error) {
 	t.Helper()
-	a, err := Open(context.Background(), input(b), source.Options{})
+	a, err := Open(context.Background(), sourcetest.Input([]byte(b)), source.Options{})
 	if err != nil {
 		return source.Info{}, nil, err
 	}
@@ -112,14 +109,14 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%q: %v", b, err)
 		}
 	}
-	if v := Probe(input(magicThin)); v.Format != Format || v.Supported || v.Detail == "" {
+	if v := Probe(sourcetest.Input([]byte(magicThin))); v.Format != Format || v.Supported || v.Detail == "" {
 		t.Errorf("thin: %+v", v)
 	}
 	if _, _, err := readAll(t, magicThin); !errors.Is(err, unpack.ErrUnsupported) {
 		t.Errorf("thin: %v", err)
 	}
 	two := magic + made("a/", "644", "x") + made("b/", "644", "x")
-	if _, err := Open(context.Background(), input(two), source.Options{MaxEntries: 1}); !errors.Is(err, source.ErrLimit) {
+	if _, err := Open(context.Background(), sourcetest.Input([]byte(two)), source.Options{MaxEntries: 1}); !errors.Is(err, source.ErrLimit) {
 		t.Errorf("more entries than allowed: %v", err)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,12 +18,9 @@ import (
 	"lockbox/internal/format"
 	"lockbox/internal/index"
 	"lockbox/internal/migrate/source"
+	"lockbox/internal/migrate/source/sourcetest"
 	"lockbox/internal/migrate/unpack"
 )
-
-func input(b []byte) source.Input {
-	return source.Input{ReaderAt: bytes.NewReader(b), Size: int64(len(b)), Name: "test.cpio"}
-}
 
 // file is what made writes.
 type file struct {
@@ -81,7 +77,7 @@ type got struct {
 
 func readAll(t testing.TB, b []byte) (source.Info, []got, error) {
 	t.Helper()
-	a, err := Open(context.Background(), input(b), source.Options{})
+	a, err := Open(context.Background(), sourcetest.Input(b), source.Options{})
 	if err != nil {
 		return source.Info{}, nil, err
 	}
@@ -96,13 +92,7 @@ func readAll(t testing.TB, b []byte) (source.Info, []got, error) {
 			}
 			g := got{e: e}
 			if e.Err == nil && e.Open != nil {
-				r, err := e.Open()
-				if err == nil {
-					var p []byte
-					p, err = io.ReadAll(r)
-					g.data, err = string(p), errors.Join(err, r.Close())
-				}
-				g.err = err
+				g.data, g.err = sourcetest.Content(e)
 			}
 			list = append(list, g)
 		}
@@ -133,7 +123,7 @@ func TestLayouts(t *testing.T) {
 			file{name: "p", mode: 0o010640, nlink: 1}, file{name: "c", mode: 0o020640, nlink: 1, dev: 0x0103}, file{name: "b", mode: 0o060640, nlink: 1, dev: 0x0801})
 		for _, tail := range []int{0, 1, 511} {
 			b := append(slices.Clone(b), make([]byte, tail)...)
-			if v := Probe(input(b)); v.Format != Format || !v.Supported {
+			if v := Probe(sourcetest.Input(b)); v.Format != Format || !v.Supported {
 				t.Fatalf("%v: %+v", l, v)
 			}
 			info, list, err := readAll(t, b)
@@ -214,7 +204,7 @@ func TestArchivesBehindOneAnother(t *testing.T) {
 			t.Errorf("%s, junk behind it: %v", name, err)
 		}
 	}
-	if v := Probe(input(zipped(t, main))); v.Format != "cpio.gzip" || !v.Supported {
+	if v := Probe(sourcetest.Input(zipped(t, main))); v.Format != "cpio.gzip" || !v.Supported {
 		t.Errorf("%+v", v)
 	}
 }
@@ -234,14 +224,14 @@ func TestRefused(t *testing.T) {
 	if err != nil || !errors.Is(list[0].err, format.ErrCorrupt) || list[1].err != nil || list[1].data != "y" {
 		t.Errorf("a wrong sum: %v, %+v", err, list)
 	}
-	if v := Probe(input([]byte(rpmMagic + "\x03\x00"))); v.Format != "rpm" || v.Supported || v.Detail == "" {
+	if v := Probe(sourcetest.Input([]byte(rpmMagic + "\x03\x00"))); v.Format != "rpm" || v.Supported || v.Detail == "" {
 		t.Errorf("rpm: %+v", v)
 	}
 	if _, _, err := readAll(t, []byte(rpmMagic+"\x03\x00")); !errors.Is(err, unpack.ErrUnsupported) {
 		t.Errorf("rpm: %v", err)
 	}
 	two := made(odc, file{name: "a", mode: 0o100644}, file{name: "b", mode: 0o100644})
-	if _, err := Open(context.Background(), input(two), source.Options{MaxEntries: 1}); !errors.Is(err, source.ErrLimit) {
+	if _, err := Open(context.Background(), sourcetest.Input(two), source.Options{MaxEntries: 1}); !errors.Is(err, source.ErrLimit) {
 		t.Errorf("more entries than allowed: %v", err)
 	}
 }
@@ -276,7 +266,7 @@ func TestDamage(t *testing.T) {
 func TestProbeIsNotFooled(t *testing.T) {
 	for _, b := range [][]byte{nil, []byte("0707"), []byte("\xc7\x71"), append([]byte("\xc7\x71"), make([]byte, 200)...),
 		append([]byte("\xc7\x71"), bytes.Repeat([]byte{0x41}, 200)...), zipped(t, []byte("no archive")), zipped(t, nil), []byte("\x1f\x8b\x08cut")} {
-		if v := Probe(input(b)); v.Format != "" || v.Supported {
+		if v := Probe(sourcetest.Input(b)); v.Format != "" || v.Supported {
 			t.Errorf("%q: %+v", b, v)
 		}
 	}
@@ -386,7 +376,7 @@ func TestBomb(t *testing.T) {
 		"content": made(newc, file{name: "a", data: strings.Repeat("\x00", 1<<20), mode: 0o100644}),
 		"filling": append(made(newc, file{name: "a", mode: 0o100644}), make([]byte, 1<<20)...),
 	} {
-		in := input(zipped(t, b))
+		in := sourcetest.Input(zipped(t, b))
 		if _, err := Open(context.Background(), in, source.Options{MaxBytes: 512 << 10}); !errors.Is(err, source.ErrLimit) {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -28,27 +28,15 @@ func describe(s *stream, h *header, name string) *source.Entry {
 	if e.Err != nil {
 		return e
 	}
-	switch h.mode & 0o170000 {
-	case 0, 0o100000:
-		x.Kind = index.File
-	case 0o040000:
-		x.Kind = index.Dir
-	case 0o120000:
-		x.Kind = index.Symlink
+	switch x.Kind = source.UnixKind(h.mode, index.File); x.Kind {
+	case index.Symlink:
 		x.Target, e.Err = target(s.cur)
-	case 0o010000:
-		x.Kind = index.FIFO
-	case 0o020000:
-		x.Kind = index.CharDevice
-	case 0o060000:
-		x.Kind = index.BlockDevice
-	case 0o140000:
-		e.Err = errors.New("it is a socket, which only a running program can make")
-	default:
-		e.Err = fmt.Errorf("it is of a kind that is not known (mode %o)", h.mode)
-	}
-	if x.Kind == index.CharDevice || x.Kind == index.BlockDevice {
+	case index.CharDevice, index.BlockDevice:
 		x.HasDevice, x.Major, x.Minor = true, h.major, h.minor
+	case index.Socket:
+		e.Err = errors.New("it is a socket, which only a running program can make")
+	case 0:
+		e.Err = fmt.Errorf("it is of a kind that is not known (mode %o)", h.mode)
 	}
 	switch {
 	case e.Err != nil:

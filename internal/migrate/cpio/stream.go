@@ -9,6 +9,7 @@ import (
 	"io"
 
 	"lockbox/internal/format"
+	"lockbox/internal/index"
 	"lockbox/internal/migrate/source"
 	"lockbox/internal/migrate/unpack"
 )
@@ -81,7 +82,7 @@ func (s *stream) next() (*header, string, error) {
 			return nil, "", s.corrupt("a name that does not end where its length says")
 		}
 		name := string(b[:len(b)-1])
-		s.cur = &content{s: s, left: h.size, pad: l.pad(h.size), sum: h.sum, summed: h.layout == crc && h.mode&0o170000 == 0o100000}
+		s.cur = &content{s: s, left: h.size, pad: l.pad(h.size), sum: h.sum, summed: h.layout == crc && source.UnixKind(h.mode, 0) == index.File}
 		s.ended = false
 		if name != trailer {
 			return h, name, nil

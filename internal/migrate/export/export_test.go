@@ -19,6 +19,7 @@ import (
 
 	"lockbox/internal/index"
 	"lockbox/internal/migrate/source"
+	"lockbox/internal/migrate/source/sourcetest"
 	"lockbox/internal/migrate/tar"
 	"lockbox/internal/migrate/zip"
 	"lockbox/internal/pathsafe"
@@ -138,7 +139,7 @@ func draw(t *rapid.T) []store.Source {
 
 // back reads a stream as a migration does.
 func back(t *rapid.T, b []byte, open func(context.Context, source.Input, source.Options) (source.Archive, error)) iter.Seq[*source.Entry] {
-	a, err := open(context.Background(), source.Input{ReaderAt: bytes.NewReader(b), Size: int64(len(b))}, source.Options{})
+	a, err := open(context.Background(), sourcetest.Input(b), source.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,15 +156,11 @@ func back(t *rapid.T, b []byte, open func(context.Context, source.Input, source.
 }
 
 func data(t *rapid.T, e *source.Entry) string {
-	r, err := e.Open()
+	s, err := sourcetest.Content(e)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
+	return s
 }
 
 // What goes out as tar comes back with everything.
@@ -280,7 +277,7 @@ func TestBroken(t *testing.T) {
 		if !errors.Is(err, bad) {
 			t.Errorf("%s: %v", format, err)
 		}
-		in := source.Input{ReaderAt: bytes.NewReader(out.Bytes()), Size: int64(out.Len())}
+		in := sourcetest.Input(out.Bytes())
 		open := tar.Open
 		if format == Zip {
 			open = zip.Open

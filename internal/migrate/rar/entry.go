@@ -75,13 +75,13 @@ func setTime(has *bool, sec *int64, nsec *uint32, t time.Time) {
 func setUnix(e *source.Entry, h *rardecode.FileHeader) {
 	x := &e.Entry
 	x.Mode = uint32(h.Attributes) & 0o7777
-	switch kind := h.Attributes & 0o170000; {
-	case h.IsDir && (kind == 0o040000 || kind == 0):
-		x.Kind = index.Dir
-	case !h.IsDir && (kind == 0o100000 || kind == 0):
-		x.Kind = index.File
-	case !h.IsDir && kind == 0o120000:
-		x.Kind = index.Symlink
+	none := index.File
+	if h.IsDir {
+		none = index.Dir
+	}
+	switch kind := source.UnixKind(uint64(h.Attributes), none); {
+	case h.IsDir && kind == index.Dir, !h.IsDir && (kind == index.File || kind == index.Symlink):
+		x.Kind = kind
 	case e.Err == nil:
 		e.Err = fmt.Errorf("it is of a kind that RAR says too little about (mode %o)", h.Attributes)
 	}

@@ -163,7 +163,7 @@ func (a *archive) survey(ctx context.Context) error {
 // note says what the archive has that does not come over.
 func (a *archive) note() {
 	if a.off > 0 {
-		a.info.Notes = append(a.info.Notes, fmt.Sprintf("%d bytes stand before the archive, a program that unpacks it perhaps; they are not part of it", a.off))
+		a.info.Notes = append(a.info.Notes, source.Before(a.off))
 	}
 	if a.facts.hidden {
 		a.info.Notes = append(a.info.Notes, "headers are encrypted: comments, owners, access lists and further streams, if there are any, are not seen")
@@ -190,7 +190,7 @@ func (a *archive) note() {
 // unlock asks for the passphrase.
 func (a *archive) unlock(o source.Options) error {
 	if o.Passphrase == nil {
-		return &format.Error{Kind: format.ErrAuth, Record: "RAR archive", Offset: -1, Detail: "it is encrypted, and no passphrase was given"}
+		return source.NoPassphrase("RAR archive")
 	}
 	p, err := o.Passphrase()
 	if err != nil {
@@ -241,7 +241,7 @@ func (a *archive) kind(err error, encrypted bool) error {
 	case errors.As(err, &disk):
 		return disk
 	case is(rardecode.ErrArchiveEncrypted, rardecode.ErrArchivedFileEncrypted):
-		return &format.Error{Kind: format.ErrAuth, Record: "RAR archive", Offset: -1, Detail: "it is encrypted, and no passphrase was given"}
+		return source.NoPassphrase("RAR archive")
 	case is(rardecode.ErrBadPassword):
 		return &format.Error{Kind: format.ErrAuth, Record: "RAR archive", Offset: -1, Detail: "it does not open with this passphrase"}
 	case is(rardecode.ErrDictionaryTooLarge, rardecode.ErrPlatformIntSize):
@@ -252,8 +252,7 @@ func (a *archive) kind(err error, encrypted bool) error {
 		rardecode.ErrUnknownVersion, rardecode.ErrUnknownEncryptMethod):
 		return fmt.Errorf("%w: %w", unpack.ErrUnsupported, err)
 	case encrypted && !a.proven:
-		return &format.Error{Kind: format.ErrAuth, Record: "RAR archive", Offset: -1,
-			Detail: "it does not open with this passphrase, or it is damaged: " + err.Error()}
+		return source.Undecided("RAR archive", err)
 	case is(format.ErrCorrupt):
 		return err
 	case is(io.EOF, io.ErrUnexpectedEOF):

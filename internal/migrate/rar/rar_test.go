@@ -15,16 +15,9 @@ import (
 	"lockbox/internal/format"
 	"lockbox/internal/index"
 	"lockbox/internal/migrate/source"
+	"lockbox/internal/migrate/source/sourcetest"
 	"lockbox/internal/migrate/unpack"
 )
-
-func input(b []byte) source.Input {
-	return source.Input{ReaderAt: bytes.NewReader(b), Size: int64(len(b)), Name: "test.rar"}
-}
-
-func pass(p string) source.Options {
-	return source.Options{Passphrase: func() ([]byte, error) { return []byte(p), nil }}
-}
 
 // Nothing free packs for RAR, so the tests write archives whose contents stand in them as they are.
 
@@ -117,7 +110,7 @@ type got struct {
 
 func readAll(t testing.TB, b []byte, o source.Options) (source.Info, map[string]got, error) {
 	t.Helper()
-	a, err := Open(context.Background(), input(b), o)
+	a, err := Open(context.Background(), sourcetest.Input(b), o)
 	if err != nil {
 		return source.Info{}, nil, err
 	}
@@ -131,13 +124,7 @@ func readAll(t testing.TB, b []byte, o source.Options) (source.Info, map[string]
 			}
 			g := got{e: e}
 			if e.Err == nil && e.Open != nil {
-				r, err := e.Open()
-				if err == nil {
-					var p []byte
-					p, err = io.ReadAll(r)
-					g.data = string(p)
-				}
-				g.err = err
+				g.data, g.err = sourcetest.Content(e)
 			}
 			list[e.Name] = g
 		}
@@ -153,7 +140,7 @@ func TestOlderLayout(t *testing.T) {
 		file4(kind4File, 0, `dir\win`, "two", 2, 0x21),
 		file4(kind4Service, 0, "CMT", "a comment", 3, 0),
 	)
-	if v := Probe(input(b)); v.Format != Format || !v.Supported {
+	if v := Probe(sourcetest.Input(b)); v.Format != Format || !v.Supported {
 		t.Fatalf("%+v", v)
 	}
 	info, list, err := readAll(t, b, source.Options{})
@@ -209,7 +196,7 @@ func TestNewerLayout(t *testing.T) {
 		file5{name: "last", flags: 4, attr: 0x20, data: "end"}.block(),
 		block5(kind5Service, 2, append(vint(0, 3, 0, 0, 0, 3), "STM"...), nil, []byte("abc")),
 	)
-	if v := Probe(input(b)); v.Format != Format || !v.Supported {
+	if v := Probe(sourcetest.Input(b)); v.Format != Format || !v.Supported {
 		t.Fatalf("%+v", v)
 	}
 	info, list, err := readAll(t, b, source.Options{})
@@ -272,20 +259,20 @@ func TestRefused(t *testing.T) {
 		"no passphrase":   {rar5(0, file5{name: "a", flags: 4, data: "0123456789abcdef", extra: crypt(2)}.block()), source.Options{}, format.ErrAuth, true},
 		"hidden 4":        {rar4(0x80, make([]byte, 64)), source.Options{}, format.ErrAuth, true},
 		"hidden 5":        {slices.Concat([]byte(magic5), block5(kind5Encrypt, 0, append(vint(0, 0), make([]byte, 17)...), nil, nil)), source.Options{}, format.ErrAuth, true},
-		"hidden 5, wrong": {slices.Concat([]byte(magic5), block5(kind5Encrypt, 0, append(vint(0, 0), make([]byte, 17)...), nil, nil), make([]byte, 64)), pass("x"), format.ErrAuth, true},
-		"much work":       {rar5(0, file5{name: "a", data: "x", extra: crypt(24)}.block()), pass("x"), source.ErrLimit, true},
+		"hidden 5, wrong": {slices.Concat([]byte(magic5), block5(kind5Encrypt, 0, append(vint(0, 0), make([]byte, 17)...), nil, nil), make([]byte, 64)), sourcetest.Pass("x"), format.ErrAuth, true},
+		"much work":       {rar5(0, file5{name: "a", data: "x", extra: crypt(24)}.block()), sourcetest.Pass("x"), source.ErrLimit, true},
 		"no end":          {rar5(0)[:len(rar5(0))-8], source.Options{}, format.ErrCorrupt, true},
 		"more entries":    {rar5(0, one, one), source.Options{MaxEntries: 1}, source.ErrLimit, true},
 		"window":          {rar5(0, block5(kind5File, 2, append(vint(0, 1<<40, 0, 3<<7|14<<10, 0, 1), 'a'), nil, []byte("xxxx"))), source.Options{}, unpack.ErrWindow, true},
 	} {
-		if v := Probe(input(c.b)); v.Format != Format || v.Supported != c.probe || (v.Detail == "") != c.probe {
+		if v := Probe(sourcetest.Input(c.b)); v.Format != Format || v.Supported != c.probe || (v.Detail == "") != c.probe {
 			t.Errorf("%s: %+v", name, v)
 		}
 		if _, _, err := readAll(t, c.b, c.o); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	_, list, err := readAll(t, rar5(0, file5{name: "a", flags: 4, data: "0123456789abcdef", extra: crypt(2)}.block()), pass("wrong"))
+	_, list, err := readAll(t, rar5(0, file5{name: "a", flags: 4, data: "0123456789abcdef", extra: crypt(2)}.block()), sourcetest.Pass("wrong"))
 	if err != nil || !errors.Is(list["a"].err, format.ErrAuth) {
 		t.Errorf("with a wrong passphrase: %v, %v", err, list)
 	}
@@ -299,7 +286,7 @@ func TestDamage(t *testing.T) {
 		for i := range good {
 			bad := slices.Clone(good)
 			bad[i] ^= 0x04
-			_, list, err := readAll(t, bad, pass("x"))
+			_, list, err := readAll(t, bad, sourcetest.Pass("x"))
 			for name, g := range list {
 				if err == nil && g.err == nil && g.e.Err == nil && !strings.HasPrefix(g.data, "content ") {
 					t.Errorf("byte %d: %s is %q", i, name, g.data)
@@ -317,19 +304,19 @@ func TestDamage(t *testing.T) {
 
 func TestProgramInFront(t *testing.T) {
 	stub := slices.Concat([]byte("MZ"), []byte(magic4+magic5), make([]byte, 3000))
-	if v := Probe(input(stub)); v.Format != "" {
+	if v := Probe(sourcetest.Input(stub)); v.Format != "" {
 		t.Errorf("a program with the signatures in it: %+v", v)
 	}
-	if b := slices.Concat(stub, rar4(0, file4(kind4File, 0, "a", "x", 3, 0o100644))); !Probe(input(b)).Supported {
+	if b := slices.Concat(stub, rar4(0, file4(kind4File, 0, "a", "x", 3, 0o100644))); !Probe(sourcetest.Input(b)).Supported {
 		t.Error("the older layout behind a program is not found")
 	}
 	b := slices.Concat(stub, rar5(0, file5{name: "a", flags: 4, data: "x"}.block()))
 	info, list, err := readAll(t, b, source.Options{})
-	if !Probe(input(b)).Supported || err != nil || list["a"].data != "x" || len(info.Notes) != 1 {
+	if !Probe(sourcetest.Input(b)).Supported || err != nil || list["a"].data != "x" || len(info.Notes) != 1 {
 		t.Errorf("%v, %v, %v", info, list, err)
 	}
 	for _, s := range []string{"", "MZ", "Rar!", "MZ no archive at all"} {
-		if v := Probe(input([]byte(s))); v.Format != "" {
+		if v := Probe(sourcetest.Input([]byte(s))); v.Format != "" {
 			t.Errorf("%q: %+v", s, v)
 		}
 	}
@@ -341,8 +328,8 @@ func FuzzOpen(f *testing.F) {
 	f.Add(rar5(0, block5(kind5File, 2, append(vint(0, 100, 0, 3<<7, 0, 1), 'a'), nil, []byte("\x00\x01\x02 packed"))))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		b = fixed(b)
-		Probe(input(b))
-		a, err := Open(context.Background(), input(b), pass("p"))
+		Probe(sourcetest.Input(b))
+		a, err := Open(context.Background(), sourcetest.Input(b), sourcetest.Pass("p"))
 		if err != nil {
 			return
 		}

@@ -1,7 +1,6 @@
 package revault
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -19,6 +18,7 @@ import (
 	"lockbox/internal/format"
 	"lockbox/internal/index"
 	"lockbox/internal/migrate/source"
+	"lockbox/internal/migrate/source/sourcetest"
 	"lockbox/internal/pathsafe"
 )
 
@@ -51,10 +51,6 @@ func (m *manifest) options(t testing.TB) source.Options {
 		o.Passphrase = func() ([]byte, error) { return []byte(m.Password), nil }
 	}
 	return o
-}
-
-func input(b []byte) source.Input {
-	return source.Input{ReaderAt: bytes.NewReader(b), Size: int64(len(b)), Name: "old.lbox"}
 }
 
 func readCase(t testing.TB, name string) ([]byte, *manifest) {
@@ -156,8 +152,8 @@ func TestSamples(t *testing.T) {
 	for _, name := range samples(t) {
 		t.Run(name, func(t *testing.T) {
 			b, m := readCase(t, name)
-			v := Probe(input(b))
-			a, err := Open(t.Context(), input(b), m.options(t))
+			v := Probe(sourcetest.Input(b))
+			a, err := Open(t.Context(), sourcetest.Input(b), m.options(t))
 			switch m.Expect {
 			case "error":
 				if !errors.Is(err, format.ErrCorrupt) || !v.Supported {
@@ -247,7 +243,7 @@ func checkEntries(t *testing.T, a source.Archive, m *manifest) {
 func checkVariables(t *testing.T, b []byte, m *manifest) {
 	t.Helper()
 	o := m.options(t)
-	a, err := Open(t.Context(), input(b), o)
+	a, err := Open(t.Context(), sourcetest.Input(b), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +258,7 @@ func checkVariables(t *testing.T, b []byte, m *manifest) {
 	if o.VariablesTo, err = pathsafe.Parse("of the old/variables"); err != nil {
 		t.Fatal(err)
 	}
-	if a, err = Open(t.Context(), input(b), o); err != nil {
+	if a, err = Open(t.Context(), sourcetest.Input(b), o); err != nil {
 		t.Fatal(err)
 	}
 	all, _, err := readAll(a)

@@ -10,6 +10,7 @@ import (
 	"lockbox/internal/format"
 	"lockbox/internal/index"
 	"lockbox/internal/migrate/source"
+	"lockbox/internal/migrate/source/sourcetest"
 )
 
 // allBytes makes the tests below try every byte of the samples; else they try some.
@@ -18,7 +19,7 @@ var allBytes = os.Getenv("LOCKBOX_ALL_BYTES") != ""
 // whole is what an undamaged sample gives.
 func whole(t testing.TB, b []byte, o source.Options) map[string]got {
 	t.Helper()
-	a, err := Open(context.Background(), input(b), o)
+	a, err := Open(context.Background(), sourcetest.Input(b), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +34,7 @@ func whole(t testing.TB, b []byte, o source.Options) map[string]got {
 // then the archive says so.
 func checkDamaged(t testing.TB, where int, b []byte, o source.Options, want map[string]got) {
 	t.Helper()
-	a, err := Open(context.Background(), input(b), o)
+	a, err := Open(context.Background(), sourcetest.Input(b), o)
 	if err != nil {
 		if !errors.Is(err, format.ErrCorrupt) && !errors.Is(err, format.ErrAuth) && !errors.Is(err, format.ErrVersion) {
 			t.Errorf("at %d: %v", where, err)
@@ -131,7 +132,7 @@ func TestEveryLengthCut(t *testing.T) {
 func TestAtOnce(t *testing.T) {
 	b, m := readCase(t, "i-bulk-frames")
 	want := whole(t, b, m.options(t))
-	a, err := Open(t.Context(), input(b), m.options(t))
+	a, err := Open(t.Context(), sourcetest.Input(b), m.options(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,8 +172,8 @@ func FuzzOpen(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b, key []byte, loss bool) {
 		o := source.Options{RawKey: key, AllowLoss: loss}
-		Probe(input(b))
-		if a, err := Open(t.Context(), input(b), o); err == nil {
+		Probe(sourcetest.Input(b))
+		if a, err := Open(t.Context(), sourcetest.Input(b), o); err == nil {
 			_, _, _ = readAll(a)
 		}
 	})

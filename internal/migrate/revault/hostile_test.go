@@ -12,13 +12,14 @@ import (
 
 	"lockbox/internal/format"
 	"lockbox/internal/migrate/source"
+	"lockbox/internal/migrate/source/sourcetest"
 	"lockbox/internal/pathsafe"
 )
 
 func (w *writer) options() source.Options { return source.Options{RawKey: w.key} }
 
 func (w *writer) open(o source.Options) (source.Archive, error) {
-	return Open(w.t.Context(), input(w.buf), o)
+	return Open(w.t.Context(), sourcetest.Input(w.buf), o)
 }
 
 // mustRead opens what w made and reads all of it.
@@ -316,17 +317,17 @@ func TestDialects(t *testing.T) {
 		"before format 1": summed(join([]byte(magicV2), u16(1), u16(0), u32(headerV1))),
 		"under the name":  summed(join([]byte(magicV1), u16(2), u16(0), u32(headerV1))),
 	} {
-		v := Probe(input(b))
-		if _, err := Open(t.Context(), input(b), source.Options{RawKey: []byte{1}}); v.Supported || v.Format != "revault" || !strings.Contains(v.Detail, name) || !errors.Is(err, format.ErrVersion) {
+		v := Probe(sourcetest.Input(b))
+		if _, err := Open(t.Context(), sourcetest.Input(b), source.Options{RawKey: []byte{1}}); v.Supported || v.Format != "revault" || !strings.Contains(v.Detail, name) || !errors.Is(err, format.ErrVersion) {
 			t.Errorf("%s: %+v, %v", name, v, err)
 		}
 	}
 	for _, b := range [][]byte{nil, []byte("PK\x03\x04"), make([]byte, 1000), []byte(magicPage)} {
-		if v := Probe(input(b)); v.Format != "" {
+		if v := Probe(sourcetest.Input(b)); v.Format != "" {
 			t.Errorf("%q: %+v", b[:min(8, len(b))], v)
 		}
 	}
-	if v := Probe(input(append(make([]byte, frontV2), magicPage...))); v.Format != "revault" || !v.Supported || v.Detail == "" {
+	if v := Probe(sourcetest.Input(append(make([]byte, frontV2), magicPage...))); v.Format != "revault" || !v.Supported || v.Detail == "" {
 		t.Errorf("overwritten header: %+v", v)
 	}
 }

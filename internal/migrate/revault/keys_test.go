@@ -14,6 +14,7 @@ import (
 
 	"lockbox/internal/format"
 	"lockbox/internal/migrate/source"
+	"lockbox/internal/migrate/source/sourcetest"
 )
 
 func wrap(wrapping, key []byte) []byte {
@@ -150,7 +151,7 @@ func TestSignatures(t *testing.T) {
 	make2 := func(change func(payload []byte) []byte) *writer {
 		w := newWriter(t, 2)
 		root, auth := w.commit(w.page(kindTOCLeaf, leaf(nil, zeroFile("/f", 3))), 0, 0, false)
-		ps := &pages{in: input(w.buf), base: frontV2, id: w.id, sequence: w.seq, cipher: pageCipher(w.key)}
+		ps := &pages{in: sourcetest.Input(w.buf), base: frontV2, id: w.id, sequence: w.seq, cipher: pageCipher(w.key)}
 		p, err := ps.read(auth, maxOtherPage)
 		if err != nil {
 			t.Fatal(err)

@@ -287,5 +287,5 @@ func (ps *pages) afterClear(off int64) int64 {
 	if err != nil || flags != unencrypted {
 		return off
 	}
-	return off + (pageHeader+int64(n)+pageStep-1)/pageStep*pageStep
+	return off + format.AlignUp(pageHeader+int64(n), pageStep)
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"lockbox/internal/format"
+	"lockbox/internal/migrate/source"
 	"lockbox/internal/migrate/unpack"
 )
 
@@ -85,6 +86,5 @@ func (a *archive) blame(folder int, err error) error {
 	if !errors.Is(err, format.ErrCorrupt) || a.proven || folder < 0 || !a.head.folders[folder].encrypted() {
 		return err
 	}
-	return &format.Error{Kind: format.ErrAuth, Record: "7z content", Offset: -1,
-		Detail: "it does not open with this passphrase, or it is damaged: " + err.Error()}
+	return source.Undecided("7z content", err)
 }

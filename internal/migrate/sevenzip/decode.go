@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"slices"
 	"sync"
 
 	"github.com/bodgit/sevenzip"
@@ -50,12 +51,7 @@ var register = sync.OnceFunc(func() {
 })
 
 func (f *folder) encrypted() bool {
-	for _, c := range f.coders {
-		if c.id == coderAES {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(f.coders, func(c coder) bool { return c.id == coderAES })
 }
 
 // derivations is how often a key's derivation hashes. The largest exponent stands for none at all.
@@ -127,12 +123,18 @@ func shrink(p byte, size uint64) []byte {
 	return []byte{p}
 }
 
-// order lists the coders so that each stands behind those that feed it, as the library wants them.
-func (f *folder) order() ([]int, error) {
-	first := make([]int, len(f.coders)) // input of each coder
+// inputs are the numbers of the coders' first inputs.
+func (f *folder) inputs() []int {
+	first := make([]int, len(f.coders))
 	for i := 1; i < len(first); i++ {
 		first[i] = first[i-1] + f.coders[i-1].in
 	}
+	return first
+}
+
+// order lists the coders so that each stands behind those that feed it, as the library wants them.
+func (f *folder) order() ([]int, error) {
+	first := f.inputs()
 	var list []int
 	placed := make([]bool, len(f.coders))
 	for len(list) < len(f.coders) {
@@ -166,10 +168,7 @@ func (f *folder) archiveOf(packed io.ReaderAt) (io.ReaderAt, int64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	first := make([]int, len(f.coders))
-	for i := 1; i < len(first); i++ {
-		first[i] = first[i-1] + f.coders[i-1].in
-	}
+	first := f.inputs()
 	ins, outs := map[int]int{}, map[int]int{} // new numbers
 	h := []byte{idHeader, idMainStreams, idPack}
 	h = putNumber(putNumber(h, 0), uint64(len(f.sizes)))

@@ -172,7 +172,7 @@ func (f *file) describe(e *source.Entry) error {
 	x := &e.Entry
 	if f.hasModified {
 		x.HasMtime = true
-		x.MtimeSec, x.MtimeNsec = filetime(f.modified)
+		x.MtimeSec, x.MtimeNsec = source.WindowsTime(f.modified)
 	}
 	if f.anti {
 		return fmt.Errorf("it is an order to delete a file of this name, which no archive but 7z knows")
@@ -180,7 +180,7 @@ func (f *file) describe(e *source.Entry) error {
 	if !f.unix() {
 		if f.hasCreated {
 			x.HasBirth = true
-			x.BirthSec, x.BirthNsec = filetime(f.created)
+			x.BirthSec, x.BirthNsec = source.WindowsTime(f.created)
 		}
 		x.Kind, x.Mode = index.File, 0o644
 		if f.attributes&attrReadOnly != 0 {
@@ -197,35 +197,19 @@ func (f *file) describe(e *source.Entry) error {
 		}
 		return nil
 	}
-	mode := f.attributes >> 16
+	mode, none := f.attributes>>16, index.File
+	if f.dir {
+		none = index.Dir
+	}
 	x.Mode = mode & 0o7777
-	switch mode & 0o170000 {
-	case 0o100000:
-		x.Kind = index.File
-	case 0o040000:
-		x.Kind = index.Dir
-	case 0o120000:
-		x.Kind = index.Symlink
-	case 0o010000:
-		x.Kind = index.FIFO
-	case 0o140000:
-		x.Kind = index.Socket
+	switch x.Kind = source.UnixKind(uint64(mode), none); x.Kind {
+	case index.Socket:
 		return fmt.Errorf("it is a socket, which only a running program can make")
-	case 0:
-		x.Kind = index.File
-		if f.dir {
-			x.Kind = index.Dir
-		}
-	default:
+	case index.CharDevice, index.BlockDevice, 0:
 		return fmt.Errorf("it is a device, and 7z does not say which")
 	}
 	if f.dir != (x.Kind == index.Dir) {
 		return corrupt("%q is a directory by one field and none by another", f.text())
 	}
 	return nil
-}
-
-// filetime turns a time of Windows into seconds and nanoseconds of Unix.
-func filetime(t uint64) (int64, uint32) {
-	return int64(t/10_000_000) - 11_644_473_600, uint32(t%10_000_000) * 100
 }

@@ -216,8 +216,7 @@ func (a *archive) unpackHeader(f *folder, s stream) ([]byte, error) {
 		b, err = io.ReadAll(&checked{r: r, left: s.size, crc: s.crc, hasCRC: s.hasCRC})
 	}
 	if err != nil && f.encrypted() && !unsupported(err) {
-		return nil, &format.Error{Kind: format.ErrAuth, Record: "7z header", Offset: -1,
-			Detail: "it does not open with this passphrase, or it is damaged: " + err.Error()}
+		return nil, source.Undecided("7z header", err)
 	}
 	return b, err
 }

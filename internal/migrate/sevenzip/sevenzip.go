@@ -116,7 +116,7 @@ func (a *archive) survey(off, tail int64) error {
 	h := a.head
 	a.info.Entries, a.info.Lost = int64(len(h.files)), h.unknown
 	if off > 0 {
-		a.info.Notes = append(a.info.Notes, fmt.Sprintf("%d bytes stand before the archive, a program that unpacks it perhaps; they are not part of it", off))
+		a.info.Notes = append(a.info.Notes, source.Before(off))
 	}
 	if tail < a.in.Size {
 		a.info.Lost = append(a.info.Lost, fmt.Sprintf("%d bytes that follow the end of the archive", a.in.Size-tail))
@@ -172,7 +172,7 @@ func (a *archive) unlock() error {
 		return nil
 	}
 	if a.ask == nil {
-		return &format.Error{Kind: format.ErrAuth, Record: "7z archive", Offset: -1, Detail: "it is encrypted, and no passphrase was given"}
+		return source.NoPassphrase("7z archive")
 	}
 	p, err := a.ask()
 	if err != nil {

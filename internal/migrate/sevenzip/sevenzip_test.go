@@ -21,16 +21,9 @@ import (
 	"lockbox/internal/format"
 	"lockbox/internal/index"
 	"lockbox/internal/migrate/source"
+	"lockbox/internal/migrate/source/sourcetest"
 	"lockbox/internal/migrate/unpack"
 )
-
-func input(b []byte) source.Input {
-	return source.Input{ReaderAt: bytes.NewReader(b), Size: int64(len(b)), Name: "test.7z"}
-}
-
-func pass(p string) source.Options {
-	return source.Options{Passphrase: func() ([]byte, error) { return []byte(p), nil }}
-}
 
 // got is an entry as it was read.
 type got struct {
@@ -41,7 +34,7 @@ type got struct {
 
 func readAll(t testing.TB, b []byte, o source.Options) (source.Info, []got, error) {
 	t.Helper()
-	a, err := Open(context.Background(), input(b), o)
+	a, err := Open(context.Background(), sourcetest.Input(b), o)
 	if err != nil {
 		return source.Info{}, nil, err
 	}
@@ -55,7 +48,7 @@ func readAll(t testing.TB, b []byte, o source.Options) (source.Info, []got, erro
 			}
 			g := got{e: e}
 			if e.Err == nil && e.Entry.Kind == index.File {
-				g.data, g.err = readContent(e)
+				g.data, g.err = sourcetest.Content(e)
 			}
 			list = append(list, g)
 		}
@@ -66,15 +59,6 @@ func readAll(t testing.TB, b []byte, o source.Options) (source.Info, []got, erro
 		}
 	}
 	return a.Info(), first, nil
-}
-
-func readContent(e *source.Entry) (string, error) {
-	r, err := e.Open()
-	if err != nil {
-		return "", err
-	}
-	b, err := io.ReadAll(r)
-	return string(b), errors.Join(err, r.Close())
 }
 
 func names(list []got) (s []string) {
@@ -194,7 +178,7 @@ func TestReadsWhatTheDirectorySays(t *testing.T) {
 		record{name: "win", data: "two", attr: 0x22, mtime: 0},
 		record{name: "w", dir: true, attr: attrDir},
 	)
-	if v := Probe(input(b)); v.Format != Format || !v.Supported {
+	if v := Probe(sourcetest.Input(b)); v.Format != Format || !v.Supported {
 		t.Fatalf("%+v", v)
 	}
 	info, list, err := readAll(t, b, source.Options{})
@@ -275,7 +259,7 @@ func TestHalfSurrogatesStayDifferent(t *testing.T) {
 
 func TestLimitsOfTheDirectory(t *testing.T) {
 	b := make7z(record{name: "a", data: "x"}, record{name: "b", data: "y"})
-	if _, err := Open(context.Background(), input(b), source.Options{MaxEntries: 1}); !errors.Is(err, source.ErrLimit) {
+	if _, err := Open(context.Background(), sourcetest.Input(b), source.Options{MaxEntries: 1}); !errors.Is(err, source.ErrLimit) {
 		t.Errorf("more entries than allowed: %v", err)
 	}
 	// Headers whose few bytes claim much. The counts stand where no bytes follow.
@@ -329,10 +313,10 @@ func TestDamage(t *testing.T) {
 		}
 	}
 	for n := range good {
-		if v := Probe(input(good[:n])); v.Supported {
+		if v := Probe(sourcetest.Input(good[:n])); v.Supported {
 			t.Errorf("cut to %d bytes, it is taken", n)
 		}
-		if _, err := Open(context.Background(), input(good[:n]), source.Options{}); err == nil {
+		if _, err := Open(context.Background(), sourcetest.Input(good[:n]), source.Options{}); err == nil {
 			t.Errorf("cut to %d bytes, it opens", n)
 		}
 	}
@@ -340,14 +324,14 @@ func TestDamage(t *testing.T) {
 
 func TestProgramInFront(t *testing.T) {
 	b := slices.Concat([]byte("MZ program 7z\xbc\xaf\x27\x1c no"), make([]byte, 5000), make7z(record{name: "a", data: "x"}), []byte("behind"))
-	if v := Probe(input(b)); !v.Supported {
+	if v := Probe(sourcetest.Input(b)); !v.Supported {
 		t.Fatalf("%+v", v)
 	}
 	info, list, err := readAll(t, b, source.Options{})
 	if err != nil || len(list) != 1 || list[0].data != "x" || len(info.Notes) != 1 || len(info.Lost) != 1 {
 		t.Errorf("%v, %v, %v", info, names(list), err)
 	}
-	if v := Probe(input([]byte("MZ nothing"))); v.Format != "" {
+	if v := Probe(sourcetest.Input([]byte("MZ nothing"))); v.Format != "" {
 		t.Errorf("%+v", v)
 	}
 }
@@ -421,7 +405,7 @@ func TestRealTools(t *testing.T) {
 				if _, _, err := readAll(t, b, o); !errors.Is(err, format.ErrAuth) {
 					t.Errorf("without a passphrase: %v", err)
 				}
-				o = pass("secret")
+				o = sourcetest.Pass("secret")
 			}
 			info, list, err := readAll(t, b, o)
 			if err != nil {
@@ -479,7 +463,7 @@ func withDamage(t *testing.T, b []byte, at int, files map[string]string, o sourc
 
 func wrongPassphrase(t *testing.T, b []byte) {
 	t.Helper()
-	_, list, err := readAll(t, b, pass("wrong"))
+	_, list, err := readAll(t, b, sourcetest.Pass("wrong"))
 	if errors.Is(err, format.ErrAuth) {
 		return
 	}
@@ -498,7 +482,7 @@ func TestVolumes(t *testing.T) {
 	dir, _ := tree(t)
 	out := filepath.Join(t.TempDir(), "x.7z")
 	b := run(t, dir, out+".001", "7z", "a", "-bd", "-v2k", out, ".")
-	if v := Probe(input(b)); v.Supported || v.Format != Format || !strings.Contains(v.Detail, "volumes") {
+	if v := Probe(sourcetest.Input(b)); v.Supported || v.Format != Format || !strings.Contains(v.Detail, "volumes") {
 		t.Errorf("%+v", v)
 	}
 }
@@ -522,9 +506,9 @@ func TestSamplesOfTheLibrary(t *testing.T) {
 			continue
 		}
 		base := filepath.Base(name)
-		o := pass("password")
+		o := sourcetest.Pass("password")
 		if base == "7zcracker.7z" {
-			o = pass("876")
+			o = sourcetest.Pass("876")
 		}
 		_, got, err := readAll(t, b, o)
 		if base == "COMPRESS-492.7z" { // not whole
@@ -567,7 +551,7 @@ func TestCodersAreHeldInCheck(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	a := &archive{in: input(make([]byte, 1)), head: &header{}}
+	a := &archive{in: sourcetest.Input(make([]byte, 1)), head: &header{}}
 	for range 1 << 8 {
 		f := block(coderAES, "\x93\x10"+string(binary.LittleEndian.AppendUint16(nil, uint16(len(a.head.folders)))), 1000)
 		a.head.folders = append(a.head.folders, *f)
@@ -590,8 +574,8 @@ func FuzzOpen(f *testing.F) {
 				n := min(int(h[0]), len(h)-1)
 				b = wrap(h[1:1+n], h[1+n:])
 			}
-			Probe(input(b))
-			a, err := Open(context.Background(), input(b), pass("p"))
+			Probe(sourcetest.Input(b))
+			a, err := Open(context.Background(), sourcetest.Input(b), sourcetest.Pass("p"))
 			if err != nil {
 				continue
 			}

@@ -15,7 +15,6 @@ import (
 type Input struct {
 	io.ReaderAt
 	Size int64
-	Name string // for messages, and for the names that formats like gzip derive from it
 }
 
 // Options says how to read an old archive.
@@ -53,7 +52,6 @@ type Info struct {
 	Encrypted bool // names or contents were encrypted
 	Signed    bool
 	Signer    string // who signed, in the format's way of saying it; it was verified
-	Padded    bool
 	// Random says that entries' contents can be opened in any order, by several goroutines at once, until Close.
 	// Otherwise an entry's content can be opened once, and read until the iteration goes on.
 	Random bool
@@ -78,6 +76,11 @@ func Comment(text string) string {
 		return fmt.Sprintf("the archive has a comment of %d bytes, which begins with %q", len(text), text[:most])
 	}
 	return fmt.Sprintf("the archive has a comment: %q", text)
+}
+
+// Before is the note on n bytes in front of an archive that begins where its format finds it.
+func Before(n int64) string {
+	return fmt.Sprintf("%d bytes stand before the archive, a program that unpacks it perhaps; they are not part of it", n)
 }
 
 // Entry is one entry of an old archive.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 
+	"lockbox/internal/format"
 	"lockbox/internal/migrate/source"
 	"lockbox/internal/migrate/unpack"
 )
@@ -82,7 +83,7 @@ func (t *stream) skipTo(at int64) error {
 		return nil
 	}
 	if t.ra != nil {
-		if at > (t.size+blockSize-1)/blockSize*blockSize {
+		if at > format.AlignUp(t.size, blockSize) {
 			return corrupt(t.size, "the archive is cut short")
 		}
 		t.at = at

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"strings"
 
+	"lockbox/internal/format"
 	"lockbox/internal/index"
 	"lockbox/internal/migrate/source"
 	"lockbox/internal/migrate/unpack"
@@ -255,7 +256,7 @@ func (a *archive) entry(t *stream, h *header, x *extended, records map[string]st
 			data = t.at
 		}
 	}
-	after := data + (h.size+blockSize-1)/blockSize*blockSize
+	after := data + format.AlignUp(h.size, blockSize)
 	if bad == nil && !sparse {
 		list, real, used, sparse, bad = paxPieces(t, records, x.pieces, h.size)
 	}

@@ -23,11 +23,8 @@ import (
 	"lockbox/internal/format"
 	"lockbox/internal/index"
 	"lockbox/internal/migrate/source"
+	"lockbox/internal/migrate/source/sourcetest"
 )
-
-func input(b []byte) source.Input {
-	return source.Input{ReaderAt: bytes.NewReader(b), Size: int64(len(b)), Name: "test.tar"}
-}
 
 type item struct {
 	e    *source.Entry
@@ -37,7 +34,7 @@ type item struct {
 
 // readEverything reads an archive, every content to its end; err is what the archive itself ends with.
 func readEverything(b []byte, o source.Options) (list []item, info source.Info, err error) {
-	a, err := Open(context.Background(), input(b), o)
+	a, err := Open(context.Background(), sourcetest.Input(b), o)
 	if err != nil {
 		return nil, info, err
 	}
@@ -96,7 +93,7 @@ func TestSamples(t *testing.T) {
 		packed, plain := gunzip(t, name)
 		for kind, b := range map[string][]byte{"tar.gz": packed, "tar": plain} {
 			t.Run(filepath.Base(name)+" as "+kind, func(t *testing.T) {
-				if v := Probe(input(b)); v.Format != kind || !v.Supported {
+				if v := Probe(sourcetest.Input(b)); v.Format != kind || !v.Supported {
 					t.Fatalf("probe: %+v", v)
 				}
 				got, info, err := readEverything(b, source.Options{})
@@ -342,7 +339,7 @@ func TestEnds(t *testing.T) {
 			}
 		}
 	}
-	if v := Probe(input(zip(make([]byte, 10240)))); v.Format != "tar.gz" {
+	if v := Probe(sourcetest.Input(zip(make([]byte, 10240)))); v.Format != "tar.gz" {
 		t.Errorf("an archive of nothing: %+v", v)
 	}
 	if _, _, err := readEverything(zip(one), source.Options{MaxBytes: 1000}); !errors.Is(err, source.ErrLimit) {
@@ -436,7 +433,7 @@ func TestRealPrograms(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if v := Probe(input(b)); v.Format != c.format {
+			if v := Probe(sourcetest.Input(b)); v.Format != c.format {
 				t.Errorf("probe: %+v", v)
 			}
 			got, _, err := readEverything(b, source.Options{})
@@ -455,8 +452,8 @@ func FuzzTar(f *testing.F) {
 		f.Add(plain)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		Probe(input(b))
-		a, err := Open(context.Background(), input(b), source.Options{MaxBytes: 4 << 20})
+		Probe(sourcetest.Input(b))
+		a, err := Open(context.Background(), sourcetest.Input(b), source.Options{MaxBytes: 4 << 20})
 		if err != nil {
 			return
 		}

@@ -7,9 +7,9 @@ import (
 	"lockbox/internal/format"
 )
 
-// Guard calls f, code of a library that reads what came from a disk, and turns a panic into an error of kind
-// format.ErrCorrupt: here, and nowhere else, panics of the libraries for other formats end. f must not start
-// goroutines that run the library.
+// Guard calls f, code that reads what came from a disk, ours or a library's, and turns a panic into an error of kind
+// format.ErrCorrupt: here, and nowhere else, panics of what reads other formats end. f must not start goroutines that
+// run such code.
 func Guard(record string, f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -2,6 +2,7 @@ package zip
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -183,7 +184,6 @@ type header struct {
 	limit   int64 // where the next entry, or the directory, begins
 	shared  bool  // another entry begins at the same place or inside this one
 	bad     error // why it cannot be taken
-	off64   bool  // sizes stand in the Zip64 field
 }
 
 // Bits of flags.
@@ -294,7 +294,6 @@ func (h *header) zip64(off *int64, disk *uint16) error {
 			if err := take(v); err != nil {
 				return err
 			}
-			h.off64 = true
 		}
 	}
 	if *disk == math.MaxUint16 && len(f) >= 4 {
@@ -312,9 +311,7 @@ func findShared(list []span, end int64) {
 			order = append(order, int32(i))
 		}
 	}
-	slices.SortFunc(order, func(a, b int32) int {
-		return int(max(-1, min(1, list[a].off-list[b].off)))
-	})
+	slices.SortFunc(order, func(a, b int32) int { return cmp.Compare(list[a].off, list[b].off) })
 	var reach int64 // how far the entries before reach at least
 	from := int32(-1)
 	for k, i := range order {

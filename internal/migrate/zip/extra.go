@@ -11,6 +11,7 @@ import (
 
 	"lockbox/internal/format"
 	"lockbox/internal/index"
+	"lockbox/internal/migrate/source"
 )
 
 // Systems that an entry may have been made on.
@@ -55,18 +56,6 @@ func ascii(s string) bool {
 	return true
 }
 
-// Kinds of files in Unix modes.
-const (
-	modeKind    = 0o170000
-	modeFIFO    = 0o010000
-	modeChar    = 0o020000
-	modeDir     = 0o040000
-	modeBlock   = 0o060000
-	modeRegular = 0o100000
-	modeSymlink = 0o120000
-	modeSocket  = 0o140000
-)
-
 // Bits of DOS attributes.
 const (
 	dosReadOnly = 1 << 0
@@ -81,26 +70,13 @@ func describe(h *header, l local, e *index.Entry) (lost []string) {
 	if unixHost(h.madeBy) {
 		mode = h.attrs >> 16
 	}
-	e.Kind = index.File
-	switch mode & modeKind {
-	case modeDir:
-		e.Kind = index.Dir
-	case modeSymlink:
-		e.Kind = index.Symlink
-	case modeFIFO:
-		if h.size == 0 { // else what zip read from one
-			e.Kind = index.FIFO
-		}
-	case modeChar:
-		e.Kind = index.CharDevice
-	case modeBlock:
-		e.Kind = index.BlockDevice
-	case modeSocket:
-		e.Kind = index.Socket
-	case 0:
-		if dir || dosHost(h.madeBy) && h.attrs&dosDir != 0 {
-			e.Kind = index.Dir
-		}
+	none := index.File
+	if dir || dosHost(h.madeBy) && h.attrs&dosDir != 0 {
+		none = index.Dir
+	}
+	e.Kind = source.UnixKind(uint64(mode), none)
+	if e.Kind == 0 || e.Kind == index.FIFO && h.size != 0 {
+		e.Kind = index.File // with content a FIFO is what zip read from one
 	}
 	if dir && e.Kind == index.File && h.size == 0 {
 		e.Kind = index.Dir // every program takes it for one
@@ -191,11 +167,11 @@ func times(extra string, e *index.Entry, dos int64) {
 		if tag == 1 && n >= 24 {
 			if m := le.Uint64([]byte(f[4:12])); m != 0 {
 				e.HasMtime = true
-				e.MtimeSec, e.MtimeNsec = fileTime(m)
+				e.MtimeSec, e.MtimeNsec = source.WindowsTime(m)
 			}
 			if c := le.Uint64([]byte(f[20:28])); c != 0 {
 				e.HasBirth = true
-				e.BirthSec, e.BirthNsec = fileTime(c)
+				e.BirthSec, e.BirthNsec = source.WindowsTime(c)
 			}
 		}
 		f = f[4+n:]
@@ -210,11 +186,6 @@ func unixTime(f string, dos int64) int64 {
 		t += 1 << 32
 	}
 	return t
-}
-
-// fileTime is a time of NTFS: units of 100 ns since 1601.
-func fileTime(t uint64) (sec int64, nsec uint32) {
-	return int64(t/1e7) - 11644473600, uint32(t%1e7) * 100
 }
 
 // owners reads who owned the file, by number; ZIP has no names of users.

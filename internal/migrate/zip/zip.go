@@ -71,7 +71,7 @@ func Open(ctx context.Context, in source.Input, o source.Options) (source.Archiv
 	case e.base > 0 && startsEntry(in):
 		a.info.Lost = append(a.info.Lost, fmt.Sprintf("another ZIP archive of %d bytes, which stands before this one", e.base))
 	case e.base > 0:
-		a.info.Notes = append(a.info.Notes, fmt.Sprintf("%d bytes stand before the archive, a program that unpacks it perhaps; they are not part of it", e.base))
+		a.info.Notes = append(a.info.Notes, source.Before(e.base))
 	}
 	a.end = e
 	a.spans, err = readDirectory(in, e, o.MaxEntries, func(h *header) {
@@ -102,7 +102,7 @@ func startsEntry(in source.Input) bool {
 // unlock gets the passphrase and tries it on the first entry that needs it.
 func (a *archive) unlock(ctx context.Context, o source.Options) (err error) {
 	if o.Passphrase == nil {
-		return &format.Error{Kind: format.ErrAuth, Record: "ZIP archive", Offset: -1, Detail: "it is encrypted, and no passphrase was given"}
+		return source.NoPassphrase("ZIP archive")
 	}
 	if a.passphrase, err = o.Passphrase(); err != nil {
 		return err

@@ -25,11 +25,8 @@ import (
 	"lockbox/internal/format"
 	"lockbox/internal/index"
 	"lockbox/internal/migrate/source"
+	"lockbox/internal/migrate/source/sourcetest"
 )
-
-func input(b []byte) source.Input {
-	return source.Input{ReaderAt: bytes.NewReader(b), Size: int64(len(b)), Name: "test.zip"}
-}
 
 // item is an entry as a test looks at it.
 type item struct {
@@ -40,7 +37,7 @@ type item struct {
 
 // readEverything opens an archive and reads it, every content to its end.
 func readEverything(b []byte, o source.Options) (map[string]item, source.Info, error) {
-	a, err := Open(context.Background(), input(b), o)
+	a, err := Open(context.Background(), sourcetest.Input(b), o)
 	if err != nil {
 		return nil, source.Info{}, err
 	}
@@ -52,25 +49,11 @@ func readEverything(b []byte, o source.Options) (map[string]item, source.Info, e
 		}
 		it := item{e: e, err: e.Err}
 		if e.Err == nil && e.Open != nil {
-			it.data, it.err = readContent(e)
+			it.data, it.err = sourcetest.Content(e)
 		}
 		got[e.Name] = it
 	}
 	return got, a.Info(), nil
-}
-
-func readContent(e *source.Entry) (string, error) {
-	r, err := e.Open()
-	if err != nil {
-		return "", err
-	}
-	defer r.Close()
-	b, err := io.ReadAll(r)
-	return string(b), err
-}
-
-func passphrase(s string) func() ([]byte, error) {
-	return func() ([]byte, error) { return []byte(s), nil }
 }
 
 // Samples that other programs wrote: two files of known contents.
@@ -85,10 +68,10 @@ func TestSamples(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if v := Probe(input(b)); v.Format != "zip" || !v.Supported {
+			if v := Probe(sourcetest.Input(b)); v.Format != "zip" || !v.Supported {
 				t.Fatalf("probe: %+v", v)
 			}
-			got, _, err := readEverything(b, source.Options{Passphrase: passphrase("secret")})
+			got, _, err := readEverything(b, sourcetest.Pass("secret"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -105,7 +88,7 @@ func TestSamples(t *testing.T) {
 				}
 			}
 			if strings.Contains(name, "crypt") || strings.Contains(name, "aes") {
-				if _, _, err := readEverything(b, source.Options{Passphrase: passphrase("wrong")}); !errors.Is(err, format.ErrAuth) {
+				if _, _, err := readEverything(b, sourcetest.Pass("wrong")); !errors.Is(err, format.ErrAuth) {
 					t.Errorf("a wrong passphrase: %v", err)
 				}
 				if _, _, err := readEverything(b, source.Options{}); !errors.Is(err, format.ErrAuth) {
@@ -290,7 +273,7 @@ func TestSharedBytes(t *testing.T) {
 func TestBeforeAndAfter(t *testing.T) {
 	z := one(t, "name", "data", nil)
 	before := append([]byte("#!/bin/sh\nexec unzip $0\n"), z...)
-	if v := Probe(input(before)); !v.Supported {
+	if v := Probe(sourcetest.Input(before)); !v.Supported {
 		t.Errorf("probe: %+v", v)
 	}
 	got, info, err := readEverything(before, source.Options{})
@@ -305,7 +288,7 @@ func TestBeforeAndAfter(t *testing.T) {
 	if err != nil || got["second"].data != "2" || len(info.Lost) != 1 || !strings.Contains(info.Lost[0], "another ZIP archive") {
 		t.Errorf("an archive before: %v, %+v, %+v", err, got["second"], info)
 	}
-	if v := Probe(input([]byte("nothing of the kind, but long enough to hold an end record"))); v.Format != "" {
+	if v := Probe(sourcetest.Input([]byte("nothing of the kind, but long enough to hold an end record"))); v.Format != "" {
 		t.Errorf("text: %+v", v)
 	}
 }
@@ -485,7 +468,7 @@ func TestManyAndLarge(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	a, err := Open(context.Background(), input(b.Bytes()), source.Options{})
+	a, err := Open(context.Background(), sourcetest.Input(b.Bytes()), source.Options{})
 	if err != nil || a.Info().Entries != many {
 		t.Fatal(a, err)
 	}
@@ -499,7 +482,7 @@ func TestManyAndLarge(t *testing.T) {
 	if n != many {
 		t.Errorf("%d entries of %d", n, many)
 	}
-	if _, err := Open(context.Background(), input(b.Bytes()), source.Options{MaxEntries: many - 1}); !errors.Is(err, source.ErrLimit) {
+	if _, err := Open(context.Background(), sourcetest.Input(b.Bytes()), source.Options{MaxEntries: many - 1}); !errors.Is(err, source.ErrLimit) {
 		t.Errorf("too many: %v", err)
 	}
 
@@ -535,7 +518,7 @@ func TestManyAndLarge(t *testing.T) {
 		if err != nil || e.Err != nil || e.Name != "behind" {
 			t.Fatalf("%+v, %v", e, err)
 		}
-		if s, err := readContent(e); err != nil || s != "data" {
+		if s, err := sourcetest.Content(e); err != nil || s != "data" {
 			t.Errorf("%q, %v", s, err)
 		}
 	}
@@ -548,7 +531,7 @@ func TestFlips(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := source.Options{Passphrase: passphrase("secret")}
+		o := sourcetest.Pass("secret")
 		want, _, err := readEverything(b, o)
 		if err != nil {
 			t.Fatal(err)
@@ -627,8 +610,10 @@ func FuzzZip(f *testing.F) {
 	}
 	f.Add(raw(f, "name", "data"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		Probe(input(b))
-		a, err := Open(context.Background(), input(b), source.Options{Passphrase: passphrase("secret"), MaxEntries: 1000})
+		Probe(sourcetest.Input(b))
+		o := sourcetest.Pass("secret")
+		o.MaxEntries = 1000
+		a, err := Open(context.Background(), sourcetest.Input(b), o)
 		if err != nil {
 			return
 		}
@@ -665,7 +650,7 @@ func TestMemory(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	in := input(b.Bytes())
+	in := sourcetest.Input(b.Bytes())
 	heap := func() uint64 {
 		runtime.GC()
 		runtime.GC() // what pools held, too
