@@ -68,14 +68,12 @@ func (d *dumper) superblocks() error {
 	note := ""
 	switch {
 	case d.size < s.End:
+		d.sum.Damaged++
 		note = ": the file is cut short"
 	case d.size > s.End:
 		note = ": the rest is left of a change that did not finish"
 	}
 	d.line(1, "file size      %d%s", d.size, note)
-	if note != "" && d.size < s.End {
-		d.sum.Damaged++
-	}
 	d.line(1, "commit block   %s, %d bytes, digest %v", extentText(s.CommitExtent()), s.CommitLen, s.CommitHash)
 	if s.KeyDirLen > 0 {
 		d.line(1, "key directory  %s, twice %d bytes, digest %v", extentText(s.KeyDirExtent()), s.KeyDirLen, s.KeyDirHash)
@@ -104,7 +102,7 @@ func (d *dumper) keys() (err error) {
 		return err
 	}
 	d.line(0, "key directory")
-	_, bad, err := journal.KeyDirBytes(d.f, s, true)
+	b, bad, err := journal.KeyDirBytes(d.f, s, true)
 	if err != nil {
 		d.sum.Locked = true
 		return d.broken(1, "key directory", err)
@@ -117,7 +115,7 @@ func (d *dumper) keys() (err error) {
 		}
 		d.line(1, "%d  copy %d: %s", s.KeyDirCopy(k), k+1, state)
 	}
-	dir, err := journal.ReadKeyDir(d.f, s)
+	dir, err := journal.DecodeKeyDir(b, s)
 	if err != nil {
 		d.sum.Locked = true
 		return d.broken(1, "key directory", err)

@@ -2,17 +2,18 @@ package dump
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 
 	"lockbox/internal/format"
 	"lockbox/internal/index"
-	"lockbox/internal/pathsafe"
 )
 
 // errEnough ends the walk of a tree of which as much was printed as was asked for.
 var errEnough = errors.New("enough")
+
+// noKey is what is printed for a key without a byte, as the separator before a tree's first node is.
+const noKey = "the first"
 
 // walker prints one tree, parents before children.
 type walker struct {
@@ -52,7 +53,7 @@ func (w *walker) node(level, depth int, ref index.Ref, lower []byte) error {
 		return errEnough
 	}
 	ext := format.Extent{Off: ref.Off, Len: format.AlignUp(int64(ref.Len), w.super.Sector)}
-	where := fmt.Sprintf("node %s, level %d, from %s", extentText(ext), level, keyText(w.t, lower))
+	where := fmt.Sprintf("node %s, level %d, from %s", extentText(ext), level, w.t.KeyText(lower, noKey))
 	if w.bytes += int64(ref.Len); !w.within(ext) || w.bytes > w.size {
 		// Nodes own their bytes: without the second bound a hostile tree could make the walk endless.
 		return w.broken(depth, where, format.Corrupt("node", ref.Off, "outside the archive, or its nodes take more than the file has"))
@@ -105,21 +106,6 @@ func (w *walker) load(level int, ref *index.Ref) (*index.Node, error) {
 	return n, err
 }
 
-// keyText shows a key, or the part of one that a separator is.
-func keyText(t index.Tree, key []byte) string {
-	switch {
-	case len(key) == 0:
-		return "the first"
-	case t == index.Entries:
-		return `"` + pathsafe.Quote(string(bytes.ReplaceAll(key, []byte{0}, []byte{'/'}))) + `"`
-	case t == index.Digests:
-		return fmt.Sprintf("%x", key)
-	}
-	var b [8]byte
-	copy(b[:], key)
-	return fmt.Sprint(binary.BigEndian.Uint64(b[:]))
-}
-
 // item prints one record.
 func (w *walker) item(depth int, key, value []byte) error {
 	var text string
@@ -158,9 +144,9 @@ func (w *walker) item(depth int, key, value []byte) error {
 		}
 	}
 	if err != nil {
-		return w.broken(depth, "record of "+keyText(w.t, key), err)
+		return w.broken(depth, "record of "+w.t.KeyText(key, noKey), err)
 	}
-	w.line(depth, "%s  %s", keyText(w.t, key), text)
+	w.line(depth, "%s  %s", w.t.KeyText(key, noKey), text)
 	return nil
 }
 

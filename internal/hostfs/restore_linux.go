@@ -66,13 +66,18 @@ func (o object) removeXattr(name string) (err error) {
 	return err
 }
 
-// setTime leaves the time of last access alone.
-func (o object) setTime(m *Meta) error {
+// times leaves the time of last access alone.
+func times(m *Meta) ([]unix.Timespec, error) {
 	t, err := unix.TimeToTimespec(m.Mtime())
+	return []unix.Timespec{{Nsec: unix.UTIME_OMIT}, t}, err
+}
+
+// setTime sets the time of last modification.
+func (o object) setTime(m *Meta) error {
+	ts, err := times(m)
 	if err != nil {
 		return err
 	}
-	ts := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, t}
 	err = unix.UtimesNanoAt(o.fd, "", ts, unix.AT_EMPTY_PATH)
 	if err == unix.EINVAL || err == unix.ENOENT {
 		// Kernels before 5.8 know no empty path here.
@@ -124,11 +129,11 @@ func (d *dir) symlink(target, name string) error { return unix.Symlinkat(target,
 
 // linkTime sets the time of a link itself where the system can.
 func (d *dir) linkTime(name string, m *Meta) error {
-	t, err := unix.TimeToTimespec(m.Mtime())
+	ts, err := times(m)
 	if err != nil {
 		return err
 	}
-	err = unix.UtimesNanoAt(d.fd, name, []unix.Timespec{{Nsec: unix.UTIME_OMIT}, t}, unix.AT_SYMLINK_NOFOLLOW)
+	err = unix.UtimesNanoAt(d.fd, name, ts, unix.AT_SYMLINK_NOFOLLOW)
 	if err == unix.EOPNOTSUPP || err == unix.ENOSYS {
 		return nil
 	}
@@ -152,7 +157,7 @@ func (d *dir) mknod(name string, m *Meta) error {
 	return unix.Mknodat(d.fd, name, mode|0o600, int(dev))
 }
 
-// hardlink gives a file of d a second name in another directory. The file system may not be able to: errNoLink.
+// hardlink gives a file of d a second name in another directory. The file system may not be able to: ErrNoLink.
 func (x *Extractor) hardlink(from, to *dir, base, name, _, _ string) error {
 	err := unix.Linkat(from.fd, base, to.fd, name, 0)
 	switch err {

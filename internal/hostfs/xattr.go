@@ -2,6 +2,13 @@ package hostfs
 
 import "errors"
 
+// What Linux keeps under these names. Elsewhere they would mean nothing.
+const (
+	xattrACL        = "system.posix_acl_access"
+	xattrDefaultACL = "system.posix_acl_default"
+	xattrCapability = "security.capability"
+)
+
 // fileXattrs reads the extended attributes of an open file.
 func (e *env) fileXattrs(f *hfile, dev uint64) (xs []Xattr, err error) {
 	if e.noXattrs || e.refuses(dev) {

@@ -6,13 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	xattrACL        = "system.posix_acl_access"
-	xattrDefaultACL = "system.posix_acl_default"
-	xattrCapability = "security.capability"
-
-	noXattr = unix.ENODATA
-)
+const noXattr = unix.ENODATA
 
 // storedXattr reports whether an attribute belongs to a file wherever it is. Others belong to this machine: its
 // security policy, its file system's bookkeeping.

@@ -2,12 +2,6 @@ package hostfs
 
 import "errors"
 
-const (
-	xattrACL        = "system.posix_acl_access"
-	xattrDefaultACL = "system.posix_acl_default"
-	xattrCapability = "security.capability"
-)
-
 // There are no extended attributes here.
 func (f *hfile) xattrs() ([]Xattr, error)      { return nil, errors.ErrUnsupported }
 func (f *hfile) setXattr(string, []byte) error { return errors.ErrUnsupported }

@@ -1,9 +1,12 @@
 package index
 
 import (
+	"bytes"
 	"encoding/binary"
+	"fmt"
 
 	"lockbox/internal/format"
+	"lockbox/internal/pathsafe"
 )
 
 // Keys of the trees contents, frames and free are a number, 8 bytes big-endian, so that the order of
@@ -43,3 +46,19 @@ func DecodeDigestKey(key []byte) (prefix [8]byte, content uint64, err error) {
 
 // maxNumber bounds content and frame numbers, so that differences between them fit in an int64.
 const maxNumber = 1<<63 - 1
+
+// KeyText shows a key, or the part of one that a separator is, to a person. An empty one stands for the end of a range,
+// which is called end.
+func (t Tree) KeyText(key []byte, end string) string {
+	switch {
+	case len(key) == 0:
+		return end
+	case t == Entries:
+		return `"` + pathsafe.Quote(string(bytes.ReplaceAll(key, []byte{0}, []byte{'/'}))) + `"`
+	case t == Digests:
+		return fmt.Sprintf("%x", key)
+	}
+	var b [8]byte
+	copy(b[:], key)
+	return fmt.Sprint(binary.BigEndian.Uint64(b[:]))
+}

@@ -220,9 +220,7 @@ func (s *salvage) entries(yield func(store.Source) bool) error {
 
 // nameRange names a range of paths.
 func nameRange(lower, upper []byte) string {
-	show := func(key []byte) string {
-		return `"` + pathsafe.Quote(string(bytes.ReplaceAll(key, []byte{0}, []byte{'/'}))) + `"`
-	}
+	show := func(key []byte) string { return index.Entries.KeyText(key, "") }
 	switch {
 	case len(lower) == 0 && len(upper) == 0:
 		return "of all entries"

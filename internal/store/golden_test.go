@@ -94,20 +94,7 @@ func makeGolden(t *testing.T, suite format.Suite) []byte {
 	if suite.Signed() {
 		c.Padding = format.PadPadme
 	}
-	a, err := Create(ctx, name, w.opt, c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tx, err := a.Begin(ctx)
-	if err == nil {
-		err = tx.Add(ctx, slices.Values(first), nil)
-	}
-	if err == nil {
-		_, err = tx.Commit(ctx)
-	}
-	if err := errors.Join(err, a.Close()); err != nil {
-		t.Fatal(err)
-	}
+	createWith(t, w.opt, c, slices.Values(first))
 	w.change(func(tx *Tx) {
 		if err := errors.Join(tx.Remove(mustPath("docs/gone")), tx.Add(ctx, slices.Values(second), nil)); err != nil {
 			t.Fatal(err)

@@ -136,20 +136,7 @@ func TestCrashResign(t *testing.T) {
 		return Options{FS: fsys, Entropy: rand.NewChaCha8([32]byte{draws, 3}), LockTimeout: -1, Jobs: 1, SignKey: key}
 	}
 	data := randomBytes(rand.New(rand.NewPCG(1, 5)), 3000)
-	a, err := Create(ctx, name, options(sim, testSigner), CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	tx, err := a.Begin(ctx)
-	if err == nil {
-		err = tx.Add(ctx, slices.Values([]Source{fileSource("f", data)}), nil)
-	}
-	if err == nil {
-		_, err = tx.Commit(ctx)
-	}
-	if err := errors.Join(err, a.Close()); err != nil {
-		t.Fatal(err)
-	}
+	createWith(t, options(sim, testSigner), CreateOptions{}, slices.Values([]Source{fileSource("f", data)}))
 	acknowledged, seen := false, map[seal.PublicKey]int{}
 	look := func(img *vfs.Sim, where string) {
 		r, err := Open(ctx, name, options(img, nil))
@@ -190,7 +177,8 @@ func TestCrashResign(t *testing.T) {
 		})
 		return nil
 	}
-	if a, err = OpenWrite(ctx, name, options(sim, testSigner)); err != nil {
+	a, err := OpenWrite(ctx, name, options(sim, testSigner))
+	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err = a.Resign(ctx, otherSigner); err != nil {

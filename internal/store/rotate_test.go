@@ -284,20 +284,7 @@ func crashRotate(t *testing.T, noLinks, named bool) {
 	opt = options(sim, nil)
 	Protect(&opt, &create, format.SuiteBoth)
 	unlockOld := opt.Unlock
-	a, err := Create(ctx, name, opt, create)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tx, err := a.Begin(ctx)
-	if err == nil {
-		err = tx.Add(ctx, slices.Values([]Source{fileSource("f", data)}), nil)
-	}
-	if err == nil {
-		_, err = tx.Commit(ctx)
-	}
-	if err := errors.Join(err, a.Close()); err != nil {
-		t.Fatal(err)
-	}
+	createWith(t, opt, create, slices.Values([]Source{fileSource("f", data)}))
 	both := func(ctx context.Context, s []seal.Slot) ([]seal.Identity, error) {
 		x, err := unlockOld(ctx, s)
 		y, err2 := unlockWith(testIdentity)(ctx, s)

@@ -83,6 +83,25 @@ func dirSource(path string) Source {
 	return Source{Entry: index.Entry{Path: mustPath(path), Kind: index.Dir, Mode: 0o755}}
 }
 
+// createWith makes an archive of some sources in one transaction.
+func createWith(t testing.TB, o Options, c CreateOptions, sources iter.Seq[Source]) {
+	t.Helper()
+	a, err := Create(ctx, name, o, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := a.Begin(ctx)
+	if err == nil {
+		err = tx.Add(ctx, sources, nil)
+	}
+	if err == nil {
+		_, err = tx.Commit(ctx)
+	}
+	if err := errors.Join(err, a.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func (w *world) create(c CreateOptions) {
 	w.t.Helper()
 	Protect(&w.opt, &c, w.suite)

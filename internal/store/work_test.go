@@ -28,23 +28,7 @@ func manyFiles(n, size int) iter.Seq[Source] {
 
 func (w *world) fill(n, size int) {
 	w.t.Helper()
-	a, err := Create(ctx, name, w.opt, CreateOptions{Level: frames.LevelDefault})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	tx, err := a.Begin(ctx)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if err := tx.Add(ctx, manyFiles(n, size), nil); err != nil {
-		w.t.Fatal(err)
-	}
-	if _, err := tx.Commit(ctx); err != nil {
-		w.t.Fatal(err)
-	}
-	if err := a.Close(); err != nil {
-		w.t.Fatal(err)
-	}
+	createWith(w.t, w.opt, CreateOptions{Level: frames.LevelDefault}, manyFiles(n, size))
 }
 
 // opening asserts that opening decodes no node and that finding and reading one file decodes at most the

@@ -48,10 +48,10 @@ func (t *Tx) placeXattrs(e *index.Entry, noDedup bool) (bad, err error) {
 	if bad := index.CheckXattrs(e.Xattrs); bad != nil {
 		return bad, nil
 	}
-	it := &item{src: Source{NoDedup: noDedup}, entry: index.Entry{Size: int64(size)}, digest: xattrsDigest(e)}
-	defer it.recycle()
 	b := getBuf(size)
 	*b = index.AppendXattrs((*b)[:0], e.Xattrs)
+	it := &item{src: Source{NoDedup: noDedup}, entry: index.Entry{Size: int64(size)}, digest: blake3.Sum256(*b)}
+	defer it.recycle()
 	var n uint64
 	if size <= smallMax {
 		it.data = b
@@ -69,10 +69,6 @@ func (t *Tx) placeXattrs(e *index.Entry, noDedup bool) (bad, err error) {
 	return nil, err
 }
 
-func xattrsDigest(e *index.Entry) format.Digest {
-	return blake3.Sum256(index.AppendXattrs(nil, e.Xattrs))
-}
-
 // keepXattrs lets an entry have the content with the extended attributes of the committed entry old, if those are the
 // same. It takes no reference.
 func (t *Tx) keepXattrs(e, old *index.Entry) error {
@@ -83,7 +79,7 @@ func (t *Tx) keepXattrs(e, old *index.Entry) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", old.Path, err)
 	}
-	if c.Digest == xattrsDigest(e) {
+	if c.Digest == blake3.Sum256(index.AppendXattrs(nil, e.Xattrs)) {
 		e.Xattrs, e.XattrsContent = nil, old.XattrsContent
 	}
 	return nil

@@ -63,7 +63,7 @@ func (e *entryPass) entry(key, value []byte) error {
 	}
 	switch {
 	case len(e.under) > 0 && bytes.HasPrefix(key, e.under):
-		e.name(path, KindEntry, "it lies below %s, which is not a directory", keyText(index.Entries, e.under[:len(e.under)-1], ""))
+		e.name(path, KindEntry, "it lies below %s, which is not a directory", index.Entries.KeyText(e.under[:len(e.under)-1], ""))
 	case rec.Kind != index.Dir:
 		e.under = append(append(e.under[:0], key...), 0)
 	}
@@ -163,7 +163,7 @@ func (c *checker) freePass() error {
 		f, err := index.DecodeFree(key, value)
 		if err != nil {
 			c.broken[index.Free] = true
-			return c.damage(KindNode, -1, fmt.Errorf("tree free, key %s: %w", keyText(index.Free, key, "0"), err))
+			return c.damage(KindNode, -1, fmt.Errorf("tree free, key %s: %w", index.Free.KeyText(key, "0"), err))
 		}
 		if !c.extentOK(f.Ext) {
 			c.broken[index.Free] = true

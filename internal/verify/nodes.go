@@ -2,13 +2,10 @@ package verify
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
-	"fmt"
 
 	"lockbox/internal/format"
 	"lockbox/internal/index"
-	"lockbox/internal/pathsafe"
 )
 
 // readNode reads a node into buf, checks its tag and its items. With fill, buf also gets what follows up
@@ -158,23 +155,8 @@ func (w *walker) bad(level int, ref *index.Ref, lower, upper []byte, err error) 
 		below = "; what lies below it cannot be reached"
 	}
 	w.c.find(KindNode, ref.Off, "tree %v, level %d, keys from %s to %s: %s%s", w.t, level,
-		keyText(w.t, lower, "the first"), keyText(w.t, upper, "the last"), detail(err), below)
+		w.t.KeyText(lower, "the first"), w.t.KeyText(upper, "the last"), detail(err), below)
 	return nil
-}
-
-// keyText shows a key, or a part of one, to a person. An empty one stands for the end of the range.
-func keyText(t index.Tree, key []byte, end string) string {
-	switch {
-	case len(key) == 0:
-		return end
-	case t == index.Entries:
-		return `"` + pathsafe.Quote(string(bytes.ReplaceAll(key, []byte{0}, []byte{'/'}))) + `"`
-	case t == index.Digests:
-		return fmt.Sprintf("%x", key)
-	}
-	var b [8]byte
-	copy(b[:], key)
-	return fmt.Sprint(binary.BigEndian.Uint64(b[:]))
 }
 
 // found is what a lookup came to.

@@ -3,8 +3,8 @@ package verify
 import (
 	"bytes"
 	"encoding/binary"
+	"maps"
 	"slices"
-	"strings"
 
 	"github.com/zeebo/blake3"
 
@@ -24,13 +24,8 @@ const (
 // Encode returns the form in which states are stored: the magic, for each state in the order of names the length of
 // name and state (uvarints) and both, then the BLAKE3-256 of all that. It is nil when that would exceed MaxStates.
 func (s States) Encode() []byte {
-	names := make([]string, 0, len(s))
-	for name := range s {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, strings.Compare)
 	b := []byte(statesMagic)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(s)) {
 		one := s[name].Append(nil)
 		b = binary.AppendUvarint(b, uint64(len(name)))
 		b = binary.AppendUvarint(append(b, name...), uint64(len(one)))
