@@ -127,8 +127,13 @@ func (d *dumper) room(n int) int {
 // read fills b from the file. Bytes that the file does not have, or that the device does not give, are damage.
 func (d *dumper) read(b []byte, off int64, record string) error {
 	n, err := d.f.ReadAt(b, off)
+	return whole(n, len(b), off, record, err)
+}
+
+// whole is nil when a read gave all of a structure, or else what is wrong with it.
+func whole(n, want int, off int64, record string, err error) error {
 	switch {
-	case n == len(b):
+	case n == want:
 		return nil
 	case err == nil || errors.Is(err, io.EOF):
 		return format.Corrupt(record, off, "the file ends inside it")

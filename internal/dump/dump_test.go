@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"lockbox/internal/format"
@@ -33,7 +34,7 @@ func (f memFile) Size() (int64, error) { return int64(len(f.b)), nil }
 
 func (f memFile) ReadAt(p []byte, off int64) (int, error) {
 	if off < f.hi && off+int64(len(p)) > f.lo {
-		return 0, errors.New("input/output error")
+		return 0, syscall.EIO
 	}
 	return bytes.NewReader(f.b).ReadAt(p, off)
 }
@@ -232,6 +233,17 @@ func TestUnreadable(t *testing.T) {
 		sum, err := Run(context.Background(), f, &out, Options{})
 		if err != nil || sum.Damaged == 0 || !strings.Contains(out.String(), "input/output error") || !strings.Contains(out.String(), "tree free") {
 			t.Errorf("%s: %+v, %v\n%.2000s", name, sum, err, out.String())
+		}
+	}
+	for page := int64(0); page < format.DataStart; page += format.PageSize { // four copies and the clean mark
+		var out bytes.Buffer
+		sum, err := Run(context.Background(), memFile{b, page, page + 1}, &out, Options{})
+		damaged := 1
+		if page == format.CleanMarkOff {
+			damaged = 0
+		}
+		if err != nil || sum.Damaged != damaged || !strings.Contains(out.String(), "tree free") {
+			t.Errorf("page at %d: %+v, %v\n%.2000s", page, sum, err, out.String())
 		}
 	}
 	if _, err := Run(context.Background(), memFile{b: b}, failing{}, Options{}); !errors.Is(err, io.ErrShortWrite) {

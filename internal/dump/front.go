@@ -16,7 +16,8 @@ import (
 // superblocks prints the four copies and what the current one says.
 func (d *dumper) superblocks() error {
 	page := make([]byte, min(d.size, format.CopiesSize))
-	if err := d.read(page, 0, "superblock"); err != nil {
+	n, err := journal.ReadFront(d.f, page)
+	if err = whole(n, len(page), 0, "superblock", err); err != nil {
 		return err
 	}
 	all, err := journal.DecodeCopies(page)

@@ -99,11 +99,11 @@ func ClearMark(w io.WriterAt) error {
 	return err
 }
 
-// Marked reports whether the clean mark names s.
+// Marked reports whether the clean mark names s. A mark that the device does not give back is none.
 func Marked(r io.ReaderAt, s *Super) (bool, error) {
 	b := make([]byte, superSize)
 	if n, err := r.ReadAt(b, format.CleanMarkOff); n < len(b) {
-		if errors.Is(err, io.EOF) {
+		if errors.Is(err, io.EOF) || vfs.Unreadable(err) {
 			return false, nil
 		}
 		return false, fmt.Errorf("reading clean mark: %w", err)
