@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -227,8 +228,26 @@ func (s *selection) names(path string, wanted bool) bool {
 	return wanted
 }
 
+// settle finds out which patterns match nothing: that shows only at the end of a listing.
+func (s *selection) settle(ctx context.Context) error {
+	if len(s.globs) == 0 {
+		return nil
+	}
+	n := 0
+	for _, err := range s.entries() {
+		if err == nil && n%4096 == 0 {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		n++
+	}
+	return nil
+}
+
 // unmatched returns the operands that name nothing. For globs it can say so only when entries has run to
-// its end.
+// its end, as settle has it do.
 func (s *selection) unmatched() []string {
 	names := slices.Clone(s.missing)
 	for _, g := range s.globs {
