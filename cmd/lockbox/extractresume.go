@@ -37,13 +37,9 @@ func (r *extractor) resume(ctx context.Context) error {
 	s := resumption{r: r, differ: make(map[pathsafe.Path]error)}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	jobs := r.a.g.jobs.n
-	if jobs == 0 {
-		jobs = store.AutoJobs()
-	}
 	work := make(chan func() error)
 	var wg sync.WaitGroup
-	for range jobs {
+	for range r.a.jobs() {
 		wg.Go(func() {
 			for fn := range work {
 				if err := fn(); err != nil {
