@@ -164,21 +164,7 @@ func (d *differ) startProgress(ctx context.Context) error {
 		amount = humanBytes
 	}
 	d.a.startCounting("comparing", amount, -1)
-	if d.a.bar == nil {
-		return nil
-	}
-	var total int64
-	for e, err := range d.ar.List(d.prefix) {
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err != nil {
-			return err
-		}
-		total += d.weight(&e)
-	}
-	d.a.bar.expect(total)
-	return nil
+	return d.a.bar.expectAll(ctx, d.ar.List(d.prefix), d.weight)
 }
 
 // weight is what an entry counts for in the bar.

@@ -100,11 +100,7 @@ func (r *extractor) findLeaders(ctx context.Context) error {
 		return nil
 	}
 	leaders := make(map[uint64]leader)
-	n := 0
-	for e, err := range r.sel.entries() {
-		if n++; err == nil && n%4096 == 0 {
-			err = ctx.Err()
-		}
+	for e, err := range during(ctx, r.sel.entries()) {
 		if err != nil {
 			return err
 		}

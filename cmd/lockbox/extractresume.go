@@ -221,11 +221,7 @@ var comparisons = sync.Pool{New: func() any {
 // restoreKept gives what stays its metadata, before it gets further names. A link that would not be made is named.
 func (r *extractor) restoreKept(ctx context.Context) error {
 	resolve := r.linkCheck()
-	n := 0
-	for e, err := range r.sel.entries() {
-		if n++; err == nil && n%4096 == 0 {
-			err = ctx.Err()
-		}
+	for e, err := range during(ctx, r.sel.entries()) {
 		if err != nil {
 			return err
 		}

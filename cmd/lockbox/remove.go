@@ -141,11 +141,7 @@ func (r *remover) transact(ctx context.Context, ar *store.Archive) (sum store.Su
 		return sum, err
 	}
 	return transaction(ctx, ar, func(tx *store.Tx) error {
-		n := 0
-		for e, err := range sel.entries() {
-			if err == nil && n%4096 == 0 {
-				err = ctx.Err()
-			}
+		for e, err := range during(ctx, sel.entries()) {
 			if err == nil {
 				err = tx.Remove(e.Path)
 			}
@@ -155,7 +151,6 @@ func (r *remover) transact(ctx context.Context, ar *store.Archive) (sum store.Su
 			if err != nil {
 				return err
 			}
-			n++
 		}
 		return nil
 	})
