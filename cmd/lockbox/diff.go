@@ -133,6 +133,11 @@ func checkDiffDir(dir string) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		code = exitMissing
 	}
+	return diffDirFailure(code, dir, err)
+}
+
+// diffDirFailure is the error for a directory that cannot be read at all.
+func diffDirFailure(code exitCode, dir string, err error) error {
 	return &failure{code: code, err: fmt.Errorf("cannot compare with %s: %w", quoted(dir), withoutPath(err))}
 }
 
