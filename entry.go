@@ -47,12 +47,11 @@ type Xattr struct {
 	Value []byte
 }
 
-// Bits of a stored mode beyond the permissions, as Unix has them.
-const (
-	modeSetuid = 0o4000
-	modeSetgid = 0o2000
-	modeSticky = 0o1000
-)
+// specialBits are the bits of a stored mode beyond the permissions, as Unix has them, and what they are in an fs.FileMode.
+var specialBits = [...]struct {
+	stored uint32
+	mode   fs.FileMode
+}{{0o4000, fs.ModeSetuid}, {0o2000, fs.ModeSetgid}, {0o1000, fs.ModeSticky}}
 
 var typeBits = map[index.Kind]fs.FileMode{
 	index.File: 0, index.Dir: fs.ModeDir, index.Symlink: fs.ModeSymlink, index.FIFO: fs.ModeNamedPipe, index.Socket: fs.ModeSocket,
@@ -63,11 +62,8 @@ var typeBits = map[index.Kind]fs.FileMode{
 func (a *Archive) entry(e *index.Entry) Entry {
 	out := Entry{Path: e.Path.String(), Size: e.Size, Target: e.Target, Xattrs: xattrs(e.Xattrs), Links: e.LinkGroup, src: e, from: a}
 	out.Mode = fs.FileMode(e.Mode&0o777) | typeBits[e.Kind]
-	for _, b := range []struct {
-		bit  uint32
-		mode fs.FileMode
-	}{{modeSetuid, fs.ModeSetuid}, {modeSetgid, fs.ModeSetgid}, {modeSticky, fs.ModeSticky}} {
-		if e.Mode&b.bit != 0 {
+	for _, b := range specialBits {
+		if e.Mode&b.stored != 0 {
 			out.Mode |= b.mode
 		}
 	}
@@ -132,14 +128,10 @@ func (e *Entry) record() (index.Entry, error) {
 	if err := index.CheckXattrs(out.Xattrs); err != nil {
 		return index.Entry{}, unstorable(err.Error())
 	}
-	if e.Mode&fs.ModeSetuid != 0 {
-		out.Mode |= modeSetuid
-	}
-	if e.Mode&fs.ModeSetgid != 0 {
-		out.Mode |= modeSetgid
-	}
-	if e.Mode&fs.ModeSticky != 0 {
-		out.Mode |= modeSticky
+	for _, b := range specialBits {
+		if e.Mode&b.mode != 0 {
+			out.Mode |= b.stored
+		}
 	}
 	if !e.ModTime.IsZero() {
 		out.HasMtime, out.MtimeSec, out.MtimeNsec = true, e.ModTime.Unix(), uint32(e.ModTime.Nanosecond())

@@ -99,13 +99,10 @@ func unnamed(err error, entry string) error {
 // generation was superseded and overwritten meanwhile is none.
 func (a *Archive) failure(op, entry string, gen uint64, err error) error {
 	if errors.Is(err, ErrCorrupt) {
-		switch now := a.s.Generation(); {
-		case now != gen:
-			err = &format.Error{Kind: ErrChanged, Offset: -1, Detail: "a commit of this handle came between, open it anew"}
-		default:
-			if moved := a.s.Recheck(); errors.Is(moved, ErrChanged) {
-				err = moved
-			}
+		if a.s.Generation() != gen {
+			err = errMoved
+		} else if moved := a.s.Recheck(); errors.Is(moved, ErrChanged) {
+			err = moved
 		}
 	}
 	return failure(op, a.name, entry, err)

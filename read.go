@@ -75,6 +75,15 @@ func (a *Archive) own(e *Entry) (*index.Entry, error) {
 	return e.src, nil
 }
 
+// ownFile is own for what only files have.
+func (a *Archive) ownFile(e *Entry) (*index.Entry, error) {
+	src, err := a.own(e)
+	if err == nil && src.Kind != index.File {
+		err = invalid("it is a %v", src.Kind)
+	}
+	return src, err
+}
+
 // OpenEntry opens a file by an entry that came from this handle, without looking it up again.
 func (a *Archive) OpenEntry(e Entry) (*File, error) {
 	if err := a.gate.enter(); err != nil {
@@ -82,10 +91,7 @@ func (a *Archive) OpenEntry(e Entry) (*File, error) {
 	}
 	defer a.gate.leave()
 	gen := a.s.Generation()
-	src, err := a.own(&e)
-	if err == nil && src.Kind != index.File {
-		err = invalid("it is a %v", src.Kind)
-	}
+	src, err := a.ownFile(&e)
 	var f *File
 	if err == nil {
 		f, err = a.openFile(e.Path, src, gen)
@@ -119,10 +125,7 @@ func (a *Archive) Digest(e Entry) (Digest, error) {
 	}
 	defer a.gate.leave()
 	gen := a.s.Generation()
-	src, err := a.own(&e)
-	if err == nil && src.Kind != index.File {
-		err = invalid("it is a %v", src.Kind)
-	}
+	src, err := a.ownFile(&e)
 	if err != nil {
 		return Digest{}, failure("digest", a.name, e.Path, err)
 	}

@@ -18,14 +18,14 @@ func (r *adder) estimate(ctx context.Context) (stop func()) {
 	walk.Times, walk.Jobs, walk.NoXattrs = nil, 1, true
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		type inode struct{ dev, ino uint64 }
 		seen := make(map[inode]bool) // of files with several names, which are read once
 		var total int64
 		for it := range hostfs.Walk(ctx, r.ops, walk) {
 			if it.Err != nil || it.Kind != hostfs.KindFile {
 				continue
 			}
-			if id := (inode{it.Dev, it.Ino}); it.Nlink > 1 && !r.links.off {
+			if r.links.several(&it) {
+				id := inode{it.Dev, it.Ino}
 				if seen[id] {
 					continue
 				}

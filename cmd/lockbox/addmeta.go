@@ -26,37 +26,32 @@ func entryOf(p pathsafe.Path, m *hostfs.Meta) index.Entry {
 	return e
 }
 
-func storedXattrs(xs []hostfs.Xattr) []index.Xattr {
-	if len(xs) == 0 {
+// converted is a list in the words of another package, nil when it is empty.
+func converted[From, To any](list []From, one func(From) To) []To {
+	if len(list) == 0 {
 		return nil
 	}
-	out := make([]index.Xattr, len(xs))
-	for i, x := range xs {
-		out[i] = index.Xattr(x)
+	out := make([]To, len(list))
+	for i, x := range list {
+		out[i] = one(x)
 	}
 	return out
+}
+
+func storedXattrs(xs []hostfs.Xattr) []index.Xattr {
+	return converted(xs, func(x hostfs.Xattr) index.Xattr { return index.Xattr(x) })
+}
+
+func hostXattrs(xs []index.Xattr) []hostfs.Xattr {
+	return converted(xs, func(x index.Xattr) hostfs.Xattr { return hostfs.Xattr(x) })
 }
 
 func storedRuns(runs []hostfs.Run) []index.SparseRun {
-	if len(runs) == 0 {
-		return nil
-	}
-	out := make([]index.SparseRun, len(runs))
-	for i, r := range runs {
-		out[i] = index.SparseRun(r)
-	}
-	return out
+	return converted(runs, func(r hostfs.Run) index.SparseRun { return index.SparseRun(r) })
 }
 
 func hostRuns(runs []index.SparseRun) []hostfs.Run {
-	if len(runs) == 0 {
-		return nil
-	}
-	out := make([]hostfs.Run, len(runs))
-	for i, r := range runs {
-		out[i] = hostfs.Run(r)
-	}
-	return out
+	return converted(runs, func(r index.SparseRun) hostfs.Run { return hostfs.Run(r) })
 }
 
 // fitSparse leaves as many holes as a record has room for.

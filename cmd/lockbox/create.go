@@ -146,7 +146,7 @@ func (a *app) create(ctx context.Context, archive string, opt createOptions) err
 	if err != nil {
 		return err
 	}
-	sum, err := commitNothing(ctx, ar)
+	sum, err := transaction(ctx, ar, func(*store.Tx) error { return nil })
 	if err = a.closeWrite(ar, archive, &sum, err); errors.Is(err, fs.ErrExist) {
 		return overtaken(archive)
 	} else if err != nil {
@@ -170,18 +170,6 @@ func (a *app) create(ctx context.Context, archive string, opt createOptions) err
 		return err
 	}
 	return nil
-}
-
-func commitNothing(ctx context.Context, ar *store.Archive) (store.Summary, error) {
-	tx, err := ar.Begin(ctx)
-	if err != nil {
-		return store.Summary{}, err
-	}
-	sum, err := tx.Commit(ctx)
-	if err != nil {
-		return sum, errors.Join(err, tx.Rollback())
-	}
-	return sum, nil
 }
 
 // openCreate begins a new archive, which gets its name when it is first committed.

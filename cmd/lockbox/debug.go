@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -69,8 +68,7 @@ archive holds is not printed, but names are, and digests that tell who knows a c
 func (a *app) unlockIfPossible(archive string) seal.Unlock {
 	unlock := a.unlock(archive)
 	return func(ctx context.Context, slots []seal.Slot) ([]seal.Identity, error) {
-		asked := a.keyGiven() || len(a.keys.pins) > 0 || a.g.expectRoot.digest != nil
-		if !asked && !(slices.ContainsFunc(slots, opensWithPassphrase) && somebodyThere()) {
+		if !a.mustOpen() && !canAsk(slots) {
 			return nil, errStaysLocked
 		}
 		return unlock(ctx, slots)

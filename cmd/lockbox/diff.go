@@ -133,6 +133,11 @@ func checkDiffDir(dir string) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		code = exitMissing
 	}
+	return diffDirFailure(code, dir, err)
+}
+
+// diffDirFailure is the error for a directory that cannot be read at all.
+func diffDirFailure(code exitCode, dir string, err error) error {
 	return &failure{code: code, err: fmt.Errorf("cannot compare with %s: %w", quoted(dir), withoutPath(err))}
 }
 
@@ -164,21 +169,7 @@ func (d *differ) startProgress(ctx context.Context) error {
 		amount = humanBytes
 	}
 	d.a.startCounting("comparing", amount, -1)
-	if d.a.bar == nil {
-		return nil
-	}
-	var total int64
-	for e, err := range d.ar.List(d.prefix) {
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err != nil {
-			return err
-		}
-		total += d.weight(&e)
-	}
-	d.a.bar.expect(total)
-	return nil
+	return d.a.bar.expectAll(ctx, d.ar.List(d.prefix), d.weight)
 }
 
 // weight is what an entry counts for in the bar.

@@ -146,8 +146,3 @@ func (d *differ) compareBytes(ctx context.Context, c *comparison) {
 		c.change, c.err = unchanged, err
 	}
 }
-
-// diffDirFailure is the error for a directory that cannot be read at all.
-func diffDirFailure(dir string, err error) error {
-	return &failure{code: exitFailed, err: fmt.Errorf("cannot compare with %s: %w", quoted(dir), withoutPath(err))}
-}

@@ -133,7 +133,7 @@ func (d *differ) merge(ctx context.Context, fn func(*comparison) error) error {
 			c.path, c.entry = e.Path, clone(e)
 		case it.Err != nil && !errors.Is(it.Err, hostfs.ErrSkipped):
 			if it.Host() == top {
-				return diffDirFailure(d.opt.dir, it.Err)
+				return diffDirFailure(exitFailed, d.opt.dir, it.Err)
 			}
 			lost = it.Path
 			c.path, c.err = it.Path, it.Err

@@ -155,18 +155,8 @@ func (a *app) exportTo(ctx context.Context, ar *store.Archive, opt exportOptions
 func (a *app) exportSelected(ctx context.Context, ar *store.Archive, sel *selection, w io.Writer, opt exportOptions) (export.Summary, error) {
 	a.startProgress("exporting", -1)
 	defer a.endProgress()
-	if a.bar != nil {
-		var total int64
-		for e, err := range sel.entries() {
-			if err == nil {
-				err = ctx.Err()
-			}
-			if err != nil {
-				return export.Summary{}, err
-			}
-			total += e.DataSize()
-		}
-		a.bar.expect(total)
+	if err := a.bar.expectAll(ctx, sel.entries(), (*index.Entry).DataSize); err != nil {
+		return export.Summary{}, err
 	}
 	lost, left := 0, 0
 	name := func(e *index.Entry) string { return quoted(e.Path.String()) }

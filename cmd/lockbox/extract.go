@@ -312,11 +312,7 @@ func (r *extractor) blocked(err error) error {
 // wanted yields the entries of one kind that are to be written.
 func (r *extractor) wanted(ctx context.Context, kind index.Kind) iter.Seq2[index.Entry, error] {
 	return func(yield func(index.Entry, error) bool) {
-		n := 0
-		for e, err := range r.sel.entries() {
-			if n++; err == nil && n%4096 == 0 {
-				err = ctx.Err()
-			}
+		for e, err := range during(ctx, r.sel.entries()) {
 			if err != nil {
 				yield(index.Entry{}, err)
 				return

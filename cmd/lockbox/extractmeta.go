@@ -73,17 +73,6 @@ func (r *extractor) laterXattrs(ctx context.Context, e *index.Entry) func() ([]h
 	}
 }
 
-func hostXattrs(xs []index.Xattr) []hostfs.Xattr {
-	if len(xs) == 0 {
-		return nil
-	}
-	out := make([]hostfs.Xattr, len(xs))
-	for i, x := range xs {
-		out[i] = hostfs.Xattr(x)
-	}
-	return out
-}
-
 // leader is the one of a link group of which the others become names: the first that --resume keeps, else the first.
 type leader struct {
 	path   pathsafe.Path // as stored
@@ -100,11 +89,7 @@ func (r *extractor) findLeaders(ctx context.Context) error {
 		return nil
 	}
 	leaders := make(map[uint64]leader)
-	n := 0
-	for e, err := range r.sel.entries() {
-		if n++; err == nil && n%4096 == 0 {
-			err = ctx.Err()
-		}
+	for e, err := range during(ctx, r.sel.entries()) {
 		if err != nil {
 			return err
 		}

@@ -52,10 +52,7 @@ func (r *extractor) plan(ctx context.Context) error {
 	}
 	self := placeOf(r.opt.archive, r.opt.dest)
 	r.links = make(map[string]string)
-	for e, err := range r.sel.entries() {
-		if err == nil && r.entries%4096 == 0 {
-			err = ctx.Err()
-		}
+	for e, err := range during(ctx, r.sel.entries()) {
 		if err != nil {
 			return err
 		}

@@ -37,13 +37,9 @@ func (r *extractor) resume(ctx context.Context) error {
 	s := resumption{r: r, differ: make(map[pathsafe.Path]error)}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	jobs := r.a.g.jobs.n
-	if jobs == 0 {
-		jobs = store.AutoJobs()
-	}
 	work := make(chan func() error)
 	var wg sync.WaitGroup
-	for range jobs {
+	for range r.a.jobs() {
 		wg.Go(func() {
 			for fn := range work {
 				if err := fn(); err != nil {
@@ -225,11 +221,7 @@ var comparisons = sync.Pool{New: func() any {
 // restoreKept gives what stays its metadata, before it gets further names. A link that would not be made is named.
 func (r *extractor) restoreKept(ctx context.Context) error {
 	resolve := r.linkCheck()
-	n := 0
-	for e, err := range r.sel.entries() {
-		if n++; err == nil && n%4096 == 0 {
-			err = ctx.Err()
-		}
+	for e, err := range during(ctx, r.sel.entries()) {
 		if err != nil {
 			return err
 		}

@@ -126,11 +126,10 @@ func (w *written) abort() {
 func (p *partial) drop() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.over || p.out == nil {
-		p.over = true
+	over := p.over
+	if p.over = true; over || p.out == nil {
 		return nil
 	}
-	p.over = true
 	return p.out.Abort()
 }
 

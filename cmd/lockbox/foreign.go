@@ -62,18 +62,13 @@ func recognise(head []byte) string {
 // foreignFailure is the error for a file that is no lockbox archive. Its hint is unknown when it is nothing else either.
 func foreignFailure(name, unknown string) error {
 	f := &failure{code: exitForeign}
-	head := make([]byte, 512)
-	n := 0
-	if file, err := os.Open(name); err == nil {
-		n, _ = io.ReadFull(file, head)
-		_ = file.Close()
-		if n == 0 {
-			f.err = fmt.Errorf("%s is empty: it is not a lockbox archive", quoted(name))
-			f.hint = "an archive is made by lockbox add or lockbox create under a name that is not taken"
-			return f
-		}
+	head, err := beginning(name)
+	if err == nil && len(head) == 0 {
+		f.err = fmt.Errorf("%s is empty: it is not a lockbox archive", quoted(name))
+		f.hint = "an archive is made by lockbox add or lockbox create under a name that is not taken"
+		return f
 	}
-	what := recognise(head[:n])
+	what := recognise(head)
 	hint := migrateHint(name)
 	if what == "" && hint != "" {
 		what = "an archive of another format"
@@ -128,12 +123,18 @@ func shellWord(s string) string {
 
 // foreignKind says what a file looks like by its first bytes, or "".
 func foreignKind(name string) string {
+	head, _ := beginning(name) // what cannot be opened looks like nothing
+	return recognise(head)
+}
+
+// beginning reads what a file is recognised by. Its error is that of opening the file.
+func beginning(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return ""
+		return nil, err
 	}
 	defer f.Close()
 	head := make([]byte, 512)
 	n, _ := io.ReadFull(f, head) // fewer are fine
-	return recognise(head[:n])
+	return head[:n], nil
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -134,10 +133,9 @@ func TestHostileArchives(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var out, errs bytes.Buffer
-		code := newApp(system{stdin: strings.NewReader(""), stdout: &out, stderr: &errs, getenv: func(string) string { return "" }}).run(context.Background(), args)
-		if strings.Contains(errs.String(), "internal error") {
-			rt.Fatalf("%v: %s", args, errs.String())
+		code, _, errs := inProcess(context.Background(), args...)
+		if strings.Contains(errs, "internal error") {
+			rt.Fatalf("%v: %s", args, errs)
 		}
 		after, err := readTree(canary)
 		if err != nil {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -74,12 +73,12 @@ func (a *app) keyListJSON(archive string, in *store.Info) error {
 // look describes an archive as far as keys allow: those that were given, or a passphrase that a person is asked for.
 // Without any, of an encrypted archive only what shows to everybody is known, which must be all that was asked for.
 func (a *app) look(ctx context.Context, archive string) (store.Info, error) {
-	if !a.keyGiven() && len(a.keys.pins) == 0 && a.g.expectRoot.digest == nil {
+	if !a.mustOpen() {
 		in, err := store.Peek(ctx, archive, a.storeOptions())
 		if err != nil {
 			return in, a.openFailure(archive, err)
 		}
-		if in.Locked && !(slices.ContainsFunc(in.Slots, opensWithPassphrase) && somebodyThere()) {
+		if in.Locked && !canAsk(in.Slots) {
 			return in, nil
 		}
 	}

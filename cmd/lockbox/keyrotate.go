@@ -214,7 +214,7 @@ func (a *app) sameSlots(ctx context.Context, archive string, so *store.Options, 
 				}
 				a.keys.phrases[archive] = p
 			}
-			id, err := seal.PassphraseIdentity(p)
+			id, err := passphraseIdentity(p)
 			if err != nil {
 				return nil, err
 			}

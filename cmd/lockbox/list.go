@@ -122,13 +122,8 @@ func (a *app) listEntries(ctx context.Context, ar *store.Archive, sel *selection
 			l.size.measure(appendSize(l.line[:0], &e))
 		}
 	}
-	n := 0
-	for e, err := range sel.entries() {
-		if err == nil && n%4096 == 0 {
-			err = ctx.Err()
-		}
+	for e, err := range during(ctx, sel.entries()) {
 		if err == nil && opt.digest && !l.json && e.Kind != index.File {
-			n++
 			continue
 		}
 		if err == nil {
@@ -140,7 +135,6 @@ func (a *app) listEntries(ctx context.Context, ar *store.Archive, sel *selection
 		if err != nil {
 			return err
 		}
-		n++
 	}
 	return nil
 }

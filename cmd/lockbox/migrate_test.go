@@ -95,20 +95,9 @@ func TestKilledReplacement(t *testing.T) {
 // An interrupted migration leaves nothing, whatever it was waiting for.
 func TestInterruptedMigration(t *testing.T) {
 	dir := t.TempDir()
-	cmd := command(t, dir, "migrate", "-", "-o", "new.lbx")
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var errs bytes.Buffer
-	cmd.Stderr = &errs
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
 	old := oldTar(t)
-	if _, err := in.Write(old[:len(old)/2]); err != nil {
-		t.Fatal(err)
-	}
+	cmd, in, errs := startFed(t, dir, old[:len(old)/2], "migrate", "-", "-o", "new.lbx")
+	defer in.Close()
 	time.Sleep(200 * time.Millisecond) // so that it takes the signal
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Skipf("no signals here: %v", err)

@@ -135,6 +135,7 @@ func (m *migrator) collect() (list []pair, err error) {
 	return list, nil
 }
 
+// same reports whether two names stand for one file that exists.
 func same(a, b string) bool {
 	x, err1 := os.Stat(a)
 	y, err2 := os.Stat(b)

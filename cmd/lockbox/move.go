@@ -238,11 +238,8 @@ func (r *mover) one(ctx context.Context, tx *store.Tx, from, to pathsafe.Path) e
 			return err
 		}
 	}
-	n, depth := 0, from.Depth()
-	for e, err := range r.ar.List(from) {
-		if err == nil && n%4096 == 0 {
-			err = ctx.Err()
-		}
+	depth := from.Depth()
+	for e, err := range during(ctx, r.ar.List(from)) {
 		if err != nil {
 			return err
 		}
@@ -264,7 +261,6 @@ func (r *mover) one(ctx context.Context, tx *store.Tx, from, to pathsafe.Path) e
 		if err := r.tell(e.Path, "moved", &target); err != nil {
 			return err
 		}
-		n++
 	}
 	return nil
 }

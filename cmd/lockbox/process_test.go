@@ -98,7 +98,14 @@ func waitFor(t *testing.T, what string, ok func() bool) {
 // startAdding starts an add that has begun to read standard input and does not come to its end.
 func startAdding(t *testing.T, dir string, args ...string) (*exec.Cmd, io.WriteCloser, *bytes.Buffer) {
 	t.Helper()
-	cmd := command(t, dir, append([]string{"add", "a.lbx", "-", "--stdin-name", "piped"}, args...)...)
+	// A pipe holds much less than this, so most of it was read when the write returns.
+	return startFed(t, dir, noise(8<<20, "stdin"), append([]string{"add", "a.lbx", "-", "--stdin-name", "piped"}, args...)...)
+}
+
+// startFed starts the program and writes to its standard input, which stays open. The buffer gets what it says.
+func startFed(t *testing.T, dir string, b []byte, args ...string) (*exec.Cmd, io.WriteCloser, *bytes.Buffer) {
+	t.Helper()
+	cmd := command(t, dir, args...)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -108,8 +115,7 @@ func startAdding(t *testing.T, dir string, args ...string) (*exec.Cmd, io.WriteC
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// A pipe holds much less than this, so most of it was read when the write returns.
-	if _, err := in.Write(noise(8<<20, "stdin")); err != nil {
+	if _, err := in.Write(b); err != nil {
 		t.Fatalf("%v: %s", err, errs.String())
 	}
 	return cmd, in, &errs

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"strings"
 	"sync"
@@ -10,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/term"
+
+	"lockbox/internal/index"
 )
 
 const (
@@ -104,6 +108,22 @@ func (p *progress) expect(total int64) {
 	if p != nil {
 		p.total.Store(total)
 	}
+}
+
+// expectAll expects what entries weigh together.
+func (p *progress) expectAll(ctx context.Context, entries iter.Seq2[index.Entry, error], weight func(*index.Entry) int64) error {
+	if p == nil {
+		return nil
+	}
+	var total int64
+	for e, err := range during(ctx, entries) {
+		if err != nil {
+			return err
+		}
+		total += weight(&e)
+	}
+	p.expect(total)
+	return nil
 }
 
 // countOf prints a number of things.

@@ -141,11 +141,7 @@ func (r *remover) transact(ctx context.Context, ar *store.Archive) (sum store.Su
 		return sum, err
 	}
 	return transaction(ctx, ar, func(tx *store.Tx) error {
-		n := 0
-		for e, err := range sel.entries() {
-			if err == nil && n%4096 == 0 {
-				err = ctx.Err()
-			}
+		for e, err := range during(ctx, sel.entries()) {
 			if err == nil {
 				err = tx.Remove(e.Path)
 			}
@@ -155,7 +151,6 @@ func (r *remover) transact(ctx context.Context, ar *store.Archive) (sum store.Su
 			if err != nil {
 				return err
 			}
-			n++
 		}
 		return nil
 	})
@@ -182,21 +177,8 @@ func (a *app) selectAll(ctx context.Context, ar *store.Archive, archive string, 
 	if err != nil {
 		return nil, err
 	}
-	if len(sel.globs) > 0 {
-		// Which patterns match nothing shows only at the end of a listing.
-		n := 0
-		for e, err := range sel.entries() {
-			if err == nil && n%4096 == 0 {
-				err = ctx.Err()
-			}
-			if err != nil {
-				return nil, err
-			}
-			if sel.all {
-				sel.wants(e.Path)
-			}
-			n++
-		}
+	if err := sel.settle(ctx); err != nil {
+		return nil, err
 	}
 	missing := sel.unmatched()
 	if len(missing) == 0 {

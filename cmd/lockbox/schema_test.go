@@ -139,12 +139,11 @@ func TestSchemasAreStrict(t *testing.T) {
 		{"extract", "a.lbx", "-d", "out"}, {"diff", "a.lbx", "out"}, {"copy", "a.lbx", "b.lbx"}, {"recover", "a.lbx", "-o", "c.lbx"},
 		{"move", "a.lbx", "tree/a", "tree/b"}, {"remove", "a.lbx", "tree"}, {"compact", "a.lbx"}, {"version"},
 	} {
-		var out, errs bytes.Buffer
-		a := newApp(system{stdin: strings.NewReader(""), stdout: &out, stderr: &errs, getenv: func(string) string { return "" }})
-		if code := a.run(t.Context(), append(args, "--json")); code != 0 {
-			t.Fatalf("%v: exit %d: %s", args, code, &errs)
+		code, out, errs := inProcess(t.Context(), append(args, "--json")...)
+		if code != 0 {
+			t.Fatalf("%v: exit %d: %s", args, code, errs)
 		}
-		strict(t, docs, args[0], out.Bytes())
+		strict(t, docs, args[0], []byte(out))
 	}
 	b, err := os.ReadFile("r")
 	if err != nil {

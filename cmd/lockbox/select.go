@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -227,8 +228,37 @@ func (s *selection) names(path string, wanted bool) bool {
 	return wanted
 }
 
+// settle finds out which patterns match nothing: that shows only at the end of a listing.
+func (s *selection) settle(ctx context.Context) error {
+	if len(s.globs) == 0 {
+		return nil
+	}
+	for _, err := range during(ctx, s.entries()) {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// during yields what entries yields, and ends with ctx's error soon after ctx has ended. It stops after the first error.
+func during(ctx context.Context, entries iter.Seq2[index.Entry, error]) iter.Seq2[index.Entry, error] {
+	return func(yield func(index.Entry, error) bool) {
+		n := 0
+		for e, err := range entries {
+			if err == nil && n%4096 == 0 {
+				err = ctx.Err()
+			}
+			if !yield(e, err) || err != nil {
+				return
+			}
+			n++
+		}
+	}
+}
+
 // unmatched returns the operands that name nothing. For globs it can say so only when entries has run to
-// its end.
+// its end, as settle has it do.
 func (s *selection) unmatched() []string {
 	names := slices.Clone(s.missing)
 	for _, g := range s.globs {

@@ -81,12 +81,11 @@ func oneSuite(t *testing.T, i int, o []string, tree string) {
 	do := func(want int, lists ...[]string) string {
 		t.Helper()
 		args := slices.Concat(lists...)
-		var out, errs bytes.Buffer
-		code := newApp(system{stdin: strings.NewReader(""), stdout: &out, stderr: &errs, getenv: func(string) string { return "" }}).run(t.Context(), args)
+		code, out, errs := inProcess(t.Context(), args...)
 		if code != want {
-			t.Fatalf("%v: exit %d, want %d: %s", args, code, want, errs.String())
+			t.Fatalf("%v: exit %d, want %d: %s", args, code, want, errs)
 		}
-		return out.String()
+		return out
 	}
 	cmd := func(args ...string) []string { return args }
 	do(0, cmd("add", a, "-C", tree, "."), p.make, o)

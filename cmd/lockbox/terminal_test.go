@@ -38,8 +38,13 @@ func withActor(t *testing.T, p *actor, args ...string) (code int, stdout, stderr
 	before := openTerminal
 	defer func() { openTerminal = before }()
 	openTerminal = func() (terminal, error) { return p, nil }
+	return inProcess(t.Context(), args...)
+}
+
+// inProcess runs a command line in this process, with nothing on standard input and an empty environment.
+func inProcess(ctx context.Context, args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
-	code = newApp(system{stdin: strings.NewReader(""), stdout: &out, stderr: &errs, getenv: func(string) string { return "" }}).run(t.Context(), args)
+	code = newApp(system{stdin: strings.NewReader(""), stdout: &out, stderr: &errs, getenv: func(string) string { return "" }}).run(ctx, args)
 	return code, out.String(), errs.String()
 }
 

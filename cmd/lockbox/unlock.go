@@ -99,6 +99,16 @@ func (a *app) keyGiven() bool {
 		a.sys.getenv(envPassphraseFile) != "" || a.sys.getenv(envPassphrase) != ""
 }
 
+// mustOpen reports whether the command line says something of an archive that only opening it shows.
+func (a *app) mustOpen() bool {
+	return a.keyGiven() || len(a.keys.pins) > 0 || a.g.expectRoot.digest != nil
+}
+
+// canAsk reports whether a person could be asked for what opens one of the slots.
+func canAsk(slots []seal.Slot) bool {
+	return slices.ContainsFunc(slots, opensWithPassphrase) && somebodyThere()
+}
+
 // keyFlag is the flag that says that an archive is to be opened with a key, "" when there is none. The environment
 // says nothing about an archive.
 func (a *app) keyFlag() string {

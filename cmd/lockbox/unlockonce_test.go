@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -47,10 +45,8 @@ func TestPassphraseIsUsedOnce(t *testing.T) {
 		{11, 1, []string{"verify", a, "--passphrase-file", wrong}},
 	} {
 		n.Store(0)
-		var out, errs bytes.Buffer
-		app := newApp(system{stdin: strings.NewReader(""), stdout: &out, stderr: &errs, getenv: func(string) string { return "" }})
-		if code := app.run(t.Context(), c.args); code != c.code || n.Load() != c.used {
-			t.Errorf("%q: exit %d, the passphrase was used %d times: %s", c.args, code, n.Load(), errs.String())
+		if code, _, errs := inProcess(t.Context(), c.args...); code != c.code || n.Load() != c.used {
+			t.Errorf("%q: exit %d, the passphrase was used %d times: %s", c.args, code, n.Load(), errs)
 		}
 	}
 }

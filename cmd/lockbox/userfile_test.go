@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"os"
 	"path/filepath"
@@ -27,10 +26,8 @@ func TestNamedFIFOs(t *testing.T) {
 		return string(b)
 	}
 	run := func(ctx context.Context, args []string) (int, string) {
-		var out, errs bytes.Buffer
-		a := newApp(system{stdin: strings.NewReader(""), stdout: &out, stderr: &errs, getenv: func(string) string { return "" }})
-		code := a.run(ctx, args)
-		return code, errs.String()
+		code, _, errs := inProcess(ctx, args...)
+		return code, errs
 	}
 	write(t, at("f"), []byte("f"))
 	write(t, at("phrase"), []byte("words\n"))

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -87,9 +86,7 @@ func (o *verifyOptions) validateFiles() error {
 
 // sameName reports whether two names stand for one file, which need not exist.
 func sameName(a, b string) bool {
-	fa, erra := os.Stat(a)
-	fb, errb := os.Stat(b)
-	return filepath.Clean(a) == filepath.Clean(b) || erra == nil && errb == nil && os.SameFile(fa, fb)
+	return filepath.Clean(a) == filepath.Clean(b) || same(a, b)
 }
 
 func newVerifyCommand(a *app) *cobra.Command {

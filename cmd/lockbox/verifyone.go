@@ -56,7 +56,7 @@ func (v *verifying) generation(ctx context.Context, f vfs.File, out *outcome, un
 		// Without the hold, what another process overwrites meanwhile would look like damage.
 		return false, a.openFailure(name, openErr)
 	}
-	check, missing, err := v.newCheck(held, name)
+	check, missing, err := v.newCheck(ctx, held, name)
 	if err != nil {
 		return false, readingFailure(name, err)
 	}
@@ -98,7 +98,7 @@ type check struct {
 
 // newCheck prepares a check. held is the archive as the engine reads it, or nil when it cannot: then the
 // names of --only are taken as they are.
-func (v *verifying) newCheck(held *store.Archive, name string) (*check, []string, error) {
+func (v *verifying) newCheck(ctx context.Context, held *store.Archive, name string) (*check, []string, error) {
 	a, opt := v.a, &v.opt
 	c := &check{now: a.now}
 	most := findingsShown
@@ -128,13 +128,8 @@ func (v *verifying) newCheck(held *store.Archive, name string) (*check, []string
 	if err != nil {
 		return nil, nil, err
 	}
-	if !sel.all && len(sel.globs) > 0 {
-		// Which patterns match nothing shows only at the end of a listing.
-		for _, err := range sel.entries() {
-			if err != nil {
-				return nil, nil, err
-			}
-		}
+	if err := sel.settle(ctx); err != nil {
+		return nil, nil, err
 	}
 	c.opt.Only = sel.picks
 	return c, sel.unmatched(), nil

@@ -9,6 +9,7 @@ import (
 
 	"lockbox/internal/format"
 	"lockbox/internal/pathsafe"
+	"lockbox/internal/seal"
 	"lockbox/internal/verify"
 )
 
@@ -112,6 +113,14 @@ func (o *object) pass(p *verify.Part) {
 	o.close()
 }
 
+// signer writes the key that has signed, null when none has.
+func (o *object) signer(k seal.PublicKey) *object {
+	if k.IsZero() {
+		return o.null("signer")
+	}
+	return o.str("signer", k.String())
+}
+
 // when writes a time in seconds and UTC, null when it is zero.
 func (o *object) when(k string, t time.Time) *object {
 	if t.IsZero() {
@@ -127,11 +136,7 @@ func (a *app) printVerdict(name string, c *check, sum verify.Summary, finished b
 		o.begin().open("summary").bytes("archive", name).bool("full", c.opt.Full && c.opt.Only == nil)
 		o.uint("entries", sum.Entries).uint("bytes", sum.Bytes).int("damaged", int64(sum.Damaged)).int("repairable", int64(sum.Repairable))
 		o.bool("complete", complete).uint("generation", sum.Generation).str("root", sum.Root.String())
-		if sum.Signer.IsZero() {
-			o.null("signer")
-		} else {
-			o.str("signer", sum.Signer.String())
-		}
+		o.signer(sum.Signer)
 		o.seconds("seconds", c.took.Seconds())
 		if sum.Part != nil {
 			o.pass(sum.Part)

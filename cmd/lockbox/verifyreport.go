@@ -45,12 +45,7 @@ func (o *outcome) report(j *object, full bool) {
 		j.null("id").null("generation").null("root").null("signer")
 		c = &check{}
 	} else {
-		j.str("id", c.sum.Archive.String()).uint("generation", c.sum.Generation).str("root", c.sum.Root.String())
-		if c.sum.Signer.IsZero() {
-			j.null("signer")
-		} else {
-			j.str("signer", c.sum.Signer.String())
-		}
+		j.str("id", c.sum.Archive.String()).uint("generation", c.sum.Generation).str("root", c.sum.Root.String()).signer(c.sum.Signer)
 	}
 	sum := &c.sum
 	j.bool("full", full).bool("complete", o.ended && whole(sum))

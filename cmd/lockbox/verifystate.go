@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"lockbox/internal/pathsafe"
 	"lockbox/internal/verify"
 	"lockbox/internal/vfs"
 )
@@ -162,7 +161,7 @@ func preparePlace(name *string) error {
 		return fmt.Errorf("cannot write %s: it is not a regular file", quoted(*name))
 	}
 	if fi, err := os.Stat(filepath.Dir(to)); err != nil || !fi.IsDir() {
-		return fmt.Errorf("cannot write %s: there is no directory %s", quoted(*name), quoted(pathsafe.Quote(filepath.Dir(to))))
+		return fmt.Errorf("cannot write %s: there is no directory %s", quoted(*name), quoted(filepath.Dir(to)))
 	}
 	*name = to
 	return nil

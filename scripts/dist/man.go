@@ -16,6 +16,9 @@ type page struct {
 	body    string // without the line with the title
 }
 
+// pageName is what the page of a command is called.
+func pageName(path ...string) string { return strings.Join(append([]string{"lockbox"}, path...), "-") }
+
 func (p *page) title() string { return strings.ToUpper(roff(p.name)) }
 
 func sortFiles(files []file) {
@@ -36,7 +39,7 @@ func manual(help func(args ...string) (string, error)) ([]page, error) {
 			return err
 		}
 		s := sections(text)
-		pages = append(pages, page{strings.Join(append([]string{"lockbox"}, path...), "-"), 1, command(path, short, s)})
+		pages = append(pages, page{pageName(path...), 1, command(path, short, s)})
 		for _, c := range listed(s["Commands"]) {
 			if err := add(append(slices.Clone(path), c[0]), c[1]); err != nil {
 				return err
@@ -57,7 +60,7 @@ func manual(help func(args ...string) (string, error)) ([]page, error) {
 		if err != nil {
 			return nil, err
 		}
-		name := "lockbox-" + t[0]
+		name := pageName(t[0])
 		pages = append(pages, page{name, 7, heading(name, t[1]) + ".SH DESCRIPTION\n" + prose(text)})
 	}
 	return pages, nil
@@ -100,14 +103,13 @@ func heading(name, short string) string {
 // command is the page of a command.
 func command(path []string, short string, s map[string]string) string {
 	var b strings.Builder
-	b.WriteString(heading(strings.Join(append([]string{"lockbox"}, path...), "-"), short))
+	b.WriteString(heading(pageName(path...), short))
 	b.WriteString(".SH SYNOPSIS\n" + literal(s["Usage"]))
 	b.WriteString(".SH DESCRIPTION\n" + prose(s[""]))
 	if list := listed(s["Commands"]); len(list) > 0 {
 		b.WriteString(".SH COMMANDS\n")
 		for _, c := range list {
-			page := strings.Join(append(append([]string{"lockbox"}, path...), c[0]), "-")
-			fmt.Fprintf(&b, ".TP\n\\fB%s\\fR(1)\n%s\n", roff(page), roff(c[1]))
+			fmt.Fprintf(&b, ".TP\n\\fB%s\\fR(1)\n%s\n", roff(pageName(append(slices.Clone(path), c[0])...)), roff(c[1]))
 		}
 	}
 	if flags := s["Flags"]; flags != "" {
