@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -96,14 +97,15 @@ func TestKilledReplacement(t *testing.T) {
 func TestInterruptedMigration(t *testing.T) {
 	dir := t.TempDir()
 	old := oldTar(t)
-	cmd, in, errs := startFed(t, dir, old[:len(old)/2], "migrate", "-", "-o", "new.lbx")
-	defer in.Close()
-	time.Sleep(200 * time.Millisecond) // so that it takes the signal
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Skipf("no signals here: %v", err)
-	}
-	if code := exitStatus(t, cmd.Wait()); code != int(exitInterrupted) {
-		t.Errorf("exit %d: %s", code, errs.String())
+	var said *bytes.Buffer
+	code := interrupted(t, func() *exec.Cmd {
+		cmd, in, errs := startFed(t, dir, old[:len(old)/2], "migrate", "-", "-o", "new.lbx")
+		t.Cleanup(func() { in.Close() })
+		said = errs
+		return cmd
+	})
+	if code != int(exitInterrupted) {
+		t.Errorf("exit %d: %s", code, said.String())
 	}
 	if left := strings.TrimSpace(files(t, dir)); left != "" && left != "." {
 		t.Errorf("it left %q", left)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -91,6 +90,27 @@ func waitFor(t *testing.T, what string, ok func() bool) {
 	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("waited too long for %s", what)
+		}
+	}
+}
+
+// interrupted interrupts the command that start has started and returns its exit status. The program takes signals over
+// beside the command, and one that comes before just kills it: then there is another try, with more time.
+func interrupted(t *testing.T, start func() *exec.Cmd) int {
+	t.Helper()
+	for pause := 100 * time.Millisecond; ; pause *= 2 {
+		cmd := start()
+		time.Sleep(pause)
+		if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Skipf("no signals here: %v", err)
+		}
+		stuck := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
+		code := exitStatus(t, cmd.Wait())
+		if !stuck.Stop() {
+			t.Fatal("it goes on after an interrupt")
+		}
+		if code != -1 || pause > 2*time.Second {
+			return code
 		}
 	}
 }
@@ -266,27 +286,24 @@ func TestInterruptedStuckReader(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "big"), noise(4<<20, "big"))
 	mustRun(t, dir, "add", "a.lbx", "big")
-	cmd := command(t, dir, "cat", "a.lbx", "big")
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	cmd.Stdout = w
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	w.Close()
-	if _, err := io.ReadFull(r, make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(100 * time.Millisecond) // signals are taken over beside the command; before that, one just kills it
-	_ = cmd.Process.Signal(os.Interrupt)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
-	defer stop()
-	if code := exitStatus(t, cmd.Wait()); code != 130 {
+	code := interrupted(t, func() *exec.Cmd {
+		cmd := command(t, dir, "cat", "a.lbx", "big")
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { r.Close() })
+		cmd.Stdout = w
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		w.Close()
+		if _, err := io.ReadFull(r, make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		return cmd
+	})
+	if code != 130 {
 		t.Errorf("exit %d", code)
 	}
 }

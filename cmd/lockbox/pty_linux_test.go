@@ -64,7 +64,24 @@ func (s *session) answer(prompt, text string) {
 		s.t.Fatalf("no %q in %q", prompt, s.seen)
 	}
 	// The prompt stands there a moment before what is typed is hidden.
-	time.Sleep(50 * time.Millisecond)
+	waitFor(s.t, "a terminal that hides what is typed", func() bool {
+		hidden := false
+		conn, err := s.tty.SyscallConn()
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if err := conn.Control(func(fd uintptr) {
+			var modes *unix.Termios
+			modes, err = unix.IoctlGetTermios(int(fd), unix.TCGETS)
+			hidden = err == nil && modes.Lflag&unix.ECHO == 0
+		}); err != nil {
+			s.t.Fatal(err)
+		}
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		return hidden
+	})
 	if _, err := s.tty.WriteString(text); err != nil {
 		s.t.Fatal(err)
 	}

@@ -175,7 +175,7 @@ func copyFile(x *Extractor, it *Item, whole bool) error {
 // noGoroutines fails when more goroutines run than before, after some time to end.
 func noGoroutines(t *testing.T, before int) {
 	t.Helper()
-	for range 200 {
+	for range 4000 {
 		if runtime.NumGoroutine() <= before {
 			return
 		}

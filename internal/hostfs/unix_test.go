@@ -134,7 +134,7 @@ func openFiles(t *testing.T, enough func(int) bool) int {
 		if err != nil {
 			t.Skip("open files cannot be counted here")
 		}
-		if enough == nil || enough(len(entries)) || try == 50 {
+		if enough == nil || enough(len(entries)) || try == 2000 {
 			return len(entries)
 		}
 		runtime.GC()

@@ -395,7 +395,7 @@ func TestLookaheadIsBounded(t *testing.T) {
 		t.Fatal("not loaded")
 	}
 	for try := 0; state() < maxAhead; try++ {
-		if try == 2000 {
+		if try == 20_000 {
 			t.Fatalf("only %d items are loaded ahead", state())
 		}
 		time.Sleep(time.Millisecond)
