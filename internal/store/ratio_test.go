@@ -285,10 +285,11 @@ func TestCanaryRatios(t *testing.T) {
 	} {
 		a, b := x.pair()
 		best := [2]time.Duration{math.MaxInt64, math.MaxInt64}
-		for range x.rounds {
+		ratio := math.Inf(1)
+		for n := 0; n < x.rounds || n < 10*x.rounds && ratio > 3*x.goal; n++ { // a busy machine gets more of them
 			best[0], best[1] = min(best[0], a()), min(best[1], b())
+			ratio = float64(best[0]) / float64(best[1])
 		}
-		ratio := float64(best[0]) / float64(best[1])
 		t.Logf("%-34s %10v ÷ %10v = %.3f, goal %.2f", x.what, best[0], best[1], ratio, x.goal)
 		if ratio > 3*x.goal {
 			t.Errorf("%s: the ratio is %.3f, three times the goal %.3f", x.what, ratio, 3*x.goal)
