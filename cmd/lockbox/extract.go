@@ -190,7 +190,6 @@ func (r *extractor) run(ctx context.Context) error {
 // write makes the directories, then the files, FIFOs and devices, then the links, so that no file is ever looked up
 // through a link that this run made.
 func (r *extractor) write(ctx context.Context) (err error) {
-	awaitSignals()
 	r.x, err = hostfs.NewExtractor(r.opt.dest, hostfs.ExtractOptions{
 		Overwrite: r.opt.overwrite, SkipExisting: r.opt.skipExisting,
 		NoPermissions: r.opt.noPermissions, NoTimes: r.opt.noTimes, Resume: r.opt.resume, Names: extractNames,

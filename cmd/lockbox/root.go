@@ -102,7 +102,12 @@ happens as a whole or not at all, and every byte is checked when it is read.`,
 	root.SetOut(a.out)
 	root.SetErr(a.sys.stderr)
 	root.SetIn(a.sys.stdin)
-	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.loadPins(cmd.Context()) }
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if !brief[cmd.Name()] {
+			awaitSignals()
+		}
+		return a.loadPins(cmd.Context())
+	}
 	root.SetUsageTemplate(usageTemplate)
 	root.SetFlagErrorFunc(flagError)
 	a.g.register(root.PersistentFlags())

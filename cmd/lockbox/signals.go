@@ -33,8 +33,7 @@ func offFirstThread(fn func() int) int {
 // stands that by its design. A closed pipe gives write errors instead of a signal. A SIGHUP that is ignored,
 // as nohup has it, stays so.
 //
-// A command that may leave a temporary file behind calls awaitSignals first. The others do not wait until the signals are
-// taken over, a tenth of the time of a short command: one that comes before ends the process, as it would have a
+// awaitSignals waits until the signals are taken over. A signal that comes before ends the process, as it would have a
 // moment earlier.
 func interruptible() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -64,12 +63,17 @@ func interruptible() context.Context {
 // signalsTaken is closed when signals end the context instead of the process; nil where nobody has asked for that.
 var signalsTaken <-chan struct{}
 
-// awaitSignals returns when a signal no longer ends the process on the spot.
+// awaitSignals returns when a signal no longer ends the process on the spot. Whoever would leave something behind then
+// waits for it: a temporary file, a terminal that does not show what is typed.
 func awaitSignals() {
 	if signalsTaken != nil {
 		<-signalsTaken
 	}
 }
+
+// brief are the commands that leave nothing behind when a signal ends them, and that are over so soon that the wait
+// would be a tenth of their time.
+var brief = map[string]bool{"cat": true, "list": true, "info": true, "version": true, "help": true, "completion": true}
 
 // leaveWhenStuck is for commands that change nothing, and for the time in which others have not begun to: when they do
 // not end soon after an interrupt, because they wait for a pipe that nobody reads or a file system that does not

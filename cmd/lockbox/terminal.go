@@ -104,6 +104,7 @@ func (c *console) ask(ctx context.Context, prompt string, read func() ([]byte, e
 
 // atTerminal has fn ask a person, with the progress bar and messages out of the way.
 func (a *app) atTerminal(fn func(terminal) error) error {
+	awaitSignals()
 	t, err := openTerminal()
 	if err != nil {
 		return err
