@@ -16,7 +16,7 @@ import (
 )
 
 func TestRoundTrip(t *testing.T) {
-	base := t.TempDir()
+	base := removableDir(t)
 	round := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		round++

@@ -172,6 +172,21 @@ func copyFile(x *Extractor, it *Item, whole bool) error {
 	return out.Commit()
 }
 
+// removableDir is a temporary directory that is removed whatever modes the directories in it have by then.
+func removableDir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	t.Cleanup(func() {
+		_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() { // it is not read yet
+				err = os.Chmod(path, 0o700)
+			}
+			return err
+		})
+	})
+	return dir
+}
+
 // noGoroutines fails when more goroutines run than before, after some time to end.
 func noGoroutines(t *testing.T, before int) {
 	t.Helper()
