@@ -568,3 +568,30 @@ func TestPassOverGrowingWipedSpace(t *testing.T) {
 	}
 	t.Error("the pass does not end")
 }
+
+// A batch that the workers have passed over after an interrupt is done like any other, and does not count as read, whichever
+// of the two the walk is told first.
+func TestInterruptedBatchIsNotConfirmed(t *testing.T) {
+	r := newReader(&checker{ctx: context.Background(), o: Options{Jobs: 2}})
+	read := &batch{units: 1, done: make(chan struct{}, 1)}
+	read.done <- struct{}{}
+	r.flight = append(r.flight, read)
+	if err := r.drain(0); err != nil || r.confirmed != 1 {
+		t.Fatalf("%d units, %v", r.confirmed, err)
+	}
+	r.cancel(context.Canceled)
+	for i := range 8 {
+		b := &batch{units: i + 2, done: make(chan struct{}, 1)}
+		b.left.Store(1)
+		newWorker(r).task(task{b: b})
+		r.flight = append(r.flight, b)
+	}
+	for len(r.flight) > 0 {
+		if err := r.drain(0); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+	}
+	if r.confirmed != 1 {
+		t.Errorf("%d units count as read", r.confirmed)
+	}
+}
