@@ -27,6 +27,7 @@ type system struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	getenv         func(string) string
+	files          vfs.FS // where archives are opened; nil: the operating system's
 }
 
 // app is one run of the program.
@@ -124,7 +125,7 @@ func panicSite() string {
 
 // storeOptions are the engine's options as the global flags have them.
 func (a *app) storeOptions() store.Options {
-	o := store.Options{LockTimeout: a.g.lockTimeout, Jobs: a.g.jobs.n, ExpectRoot: a.g.expectRoot.digest, Signers: a.keys.pins}
+	o := store.Options{FS: a.sys.files, LockTimeout: a.g.lockTimeout, Jobs: a.g.jobs.n, ExpectRoot: a.g.expectRoot.digest, Signers: a.keys.pins}
 	if o.LockTimeout == 0 {
 		o.LockTimeout = -1 // the engine's way to say: do not wait
 	}

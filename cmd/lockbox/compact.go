@@ -38,12 +38,12 @@ states are not disturbed: what they use is given back by the next run.`,
 }
 
 func (a *app) compact(ctx context.Context, archive string) error {
-	so := a.storeOptions()
-	done, err := a.compactOnce(ctx, archive, so, store.CompactOptions{})
-	if diskFull(err) {
+	t := &tries{a: a, archive: archive, so: a.storeOptions()}
+	done, err := t.compact(ctx, store.CompactOptions{})
+	// When one state is meant, nobody must have to guess which this command has left.
+	if diskFull(err) && (t.so.ExpectRoot == nil || !errors.Is(err, store.ErrOutcomeUnknown)) {
 		before := done.Before
-		so.ExpectRoot = nil // it was compared, and what was done since is this command's own work
-		done, err = a.compactOnce(ctx, archive, so, store.CompactOptions{Within: true})
+		done, err = t.compact(ctx, store.CompactOptions{Within: true})
 		if before != 0 {
 			done.Before = before
 		}
@@ -61,19 +61,15 @@ func (a *app) compact(ctx context.Context, archive string) error {
 	return a.reportCompact(archive, &done)
 }
 
-func (a *app) compactOnce(ctx context.Context, archive string, so store.Options, o store.CompactOptions) (done store.CompactSummary, err error) {
-	ar, err := a.openWrite(ctx, archive, so)
-	if err != nil {
-		return done, err
-	}
-	a.startProgress("compacting", -1)
-	o.Progress = a.bar.set
-	done, err = ar.Compact(ctx, o)
-	a.endProgress()
-	var sum store.Summary
-	if err = a.closeWrite(ar, archive, &sum, err); err == nil {
-		done.Generation, done.Root = sum.Generation, sum.Root
-	}
+func (t *tries) compact(ctx context.Context, o store.CompactOptions) (done store.CompactSummary, err error) {
+	sum, err := t.once(ctx, func(ar *store.Archive) (store.Summary, error) {
+		t.a.startProgress("compacting", -1)
+		defer t.a.endProgress()
+		o.Progress = t.a.bar.set
+		done, err = ar.Compact(ctx, o)
+		return store.Summary{}, err
+	})
+	done.Generation, done.Root = sum.Generation, sum.Root
 	return done, err
 }
 

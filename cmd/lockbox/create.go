@@ -231,19 +231,16 @@ func createFailure(archive string, err error) error {
 }
 
 // closeWrite ends a writer. What fails after the commit is a warning: the change is safe. Wiping what was
-// deleted makes a generation of its own, so sum is brought up to the state in which the archive is left.
+// deleted makes a generation of its own, so sum is brought up to the state in which the archive is left, whatever err is.
 func (a *app) closeWrite(ar *store.Archive, archive string, sum *store.Summary, err error) error {
 	var cerr error
 	if err == nil {
 		if cerr = ar.Tidy(); cerr == nil {
 			if in, ierr := ar.Info(); ierr != nil {
 				a.say.Warnf("the change to %s is committed, but its state cannot be read back: %v", quoted(archive), ierr)
-			} else {
-				sum.Generation, sum.Root = in.Generation, in.Root
-				if in.PendingWipe > 0 {
-					a.say.Warnf("%s of what %s no longer holds are not overwritten yet: a reader may still need them", exactBytes(in.PendingWipe), quoted(archive))
-					a.say.Hintf("the next change to the archive does it")
-				}
+			} else if in.PendingWipe > 0 {
+				a.say.Warnf("%s of what %s no longer holds are not overwritten yet: a reader may still need them", exactBytes(in.PendingWipe), quoted(archive))
+				a.say.Hintf("the next change to the archive does it")
 			}
 		}
 	}
@@ -251,10 +248,16 @@ func (a *app) closeWrite(ar *store.Archive, archive string, sum *store.Summary, 
 		cerr = e
 	}
 	a.meter.take(ar)
+	sum.Generation, sum.Root = ar.Generation(), ar.Root()
 	if diskFull(err) {
 		// The handle refuses after a failed write. A new one gives back what the change had taken.
-		if again, e := store.OpenWrite(context.Background(), archive, a.readOptions(archive)); e == nil {
+		o := a.readOptions(archive)
+		if o.ExpectRoot != nil {
+			o.ExpectRoot = &sum.Root
+		}
+		if again, e := store.OpenWrite(context.Background(), archive, o); e == nil {
 			_ = again.Close()
+			sum.Generation, sum.Root = again.Generation(), again.Root()
 		}
 	}
 	var tidy *store.TidyError

@@ -40,7 +40,9 @@ node with their records and frames. FORMAT.md explains the words; numbers before
 are offsets in the file.
 
 Each structure is verified before it is printed. One that is damaged is named in its place,
-what can be read besides is printed, and the exit code is 15. Of an encrypted archive, without a
+what can be read besides is printed, and the exit code is 15. When no superblock can be
+read, the clean mark stands in for them, or else a search of the whole file for key directories, commit
+blocks and frames; the output says so, as what is found may be an older state. Of an encrypted archive, without a
 key and without a terminal to ask at, only what everybody can see is printed. What the
 archive holds is not printed, but names are, and digests that tell who knows a content that it is there.`,
 		Example: `  lockbox debug dump broken.lbx | less
@@ -75,7 +77,7 @@ func (a *app) unlockIfPossible(archive string) seal.Unlock {
 	}
 }
 
-var errStaysLocked = fmt.Errorf("%w: no key was given", format.ErrAuth)
+var errStaysLocked = fmt.Errorf("%w: %w", format.ErrAuth, dump.ErrLocked)
 
 func (a *app) dump(ctx context.Context, archive string, limit int) error {
 	defer leaveWhenStuck(ctx)()
@@ -93,7 +95,6 @@ func (a *app) dump(ctx context.Context, archive string, limit int) error {
 	case err == nil:
 		defer held.Close()
 	case errors.Is(err, errStaysLocked):
-		o.Unlock = nil
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case codeOf(err) == exitAuth, hasWords(err):

@@ -39,14 +39,15 @@ func newDiffCommand(a *app) *cobra.Command {
 		Short: "compare stored entries with a directory",
 		Long: `Print what differs between all that is stored and a directory, the current one
 without DIR, in order; exit 4 when something does. Compared are names, types, sizes, targets
-of links, device numbers, modes, modification times, extended attributes and ACLs; with --content also the bytes of files
-of equal size. Links in the directory are not followed, and nothing but regular files
-is opened.
+of links, device numbers, modes, modification times, extended attributes and ACLs, and which
+names are hard links of one file; with --content also the bytes of files of equal size. Links
+in the directory are not followed, and nothing but regular files is opened.
 
 Each line begins with what the directory is, seen from the archive: added (not stored), removed
 (only stored), type (a file has become a directory, say), modified (other bytes, another
 size or target), metadata (only what is named after the path differs; without
---content the bytes may do so, too). A directory that leads to an entry and is not stored itself is no
+--content the bytes may do so, too). "links with A, not with B": in the directory it is
+another name of A, stored it is one of B; a file is known by the first of its names. A directory that leads to an entry and is not stored itself is no
 difference. Left out is what add leaves out: the archive, sockets, temporary files.
 
 What cannot be read is named, and the rest is compared (exit 3, also when something
@@ -85,6 +86,7 @@ type differ struct {
 	ar     *store.Archive
 	prefix pathsafe.Path
 	walk   hostfs.WalkOptions
+	links  sameLinks
 
 	entries    uint64
 	changes    [changeKinds]uint64

@@ -53,6 +53,9 @@ func (d *differ) compare(ctx context.Context, c *comparison) error {
 		c.fields, content = append(c.fields, "device"), true
 	}
 	c.fields = append(c.fields, d.metadataFields(e, &it.Meta)...)
+	if c.stored, c.found = d.links.firsts(c); c.stored != c.found {
+		c.fields = append(c.fields, "links")
+	}
 	same, err := d.sameXattrs(ctx, c)
 	switch {
 	case err != nil:

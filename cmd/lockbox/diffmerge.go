@@ -23,6 +23,8 @@ type comparison struct {
 	item   *hostfs.Item // nil when it is not on the disk
 	digest format.Digest
 
+	stored, found pathsafe.Path // earlier names of the file, on the two sides
+
 	fields []string
 	change change
 	err    error         // it could not be compared

@@ -74,6 +74,16 @@ func (c *comparison) sentence() string {
 			fmt.Fprintf(&b, " %s -> %s", octal(c.entry.Mode), octal(c.item.Mode))
 		case "target":
 			fmt.Fprintf(&b, " %s -> %s", pathsafe.Quote(c.entry.Target), pathsafe.Quote(c.item.Target))
+		case "links":
+			with, without := pathsafe.Quote(c.found.String()), pathsafe.Quote(c.stored.String())
+			switch {
+			case c.found.IsZero():
+				fmt.Fprintf(&b, " not with %s", without)
+			case c.stored.IsZero():
+				fmt.Fprintf(&b, " with %s", with)
+			default:
+				fmt.Fprintf(&b, " with %s, not with %s", with, without)
+			}
 		}
 	}
 	b.WriteByte('\n')

@@ -94,7 +94,8 @@ their number, and the entries are written all the same (exit 3). What belongs to
 machine, such as SELinux labels and trusted.* attributes, is never restored; a hint says
 how many entries have some (exit 0). An entry whose attributes are damaged is written
 without them, for its owner alone (exit 15). What --resume keeps, and existing
-directories with --overwrite or --resume, lose attributes and ACLs that were not stored.
+directories with --overwrite or --resume, lose attributes and ACLs that were not stored;
+what has other names, and other metadata than was stored, is replaced and leaves them alone.
 
 Names that the directory's file system cannot hold, and names that it takes for one
 (README and readme), are found before anything is written. --rename-invalid writes

@@ -110,11 +110,17 @@ func (s *resumption) compare(ctx context.Context, e *index.Entry, to pathsafe.Pa
 		var target string
 		if target, err = s.r.x.ReadExisting(to); err == nil && target != e.Target {
 			err = fmt.Errorf("it leads to %s", quoted(target))
+		} else if err == nil {
+			m, err = s.r.x.DescribeExisting(to)
 		}
 	default:
 		if m, err = s.r.x.DescribeExisting(to); err == nil && (m.Major != e.Major || m.Minor != e.Minor) {
 			err = fmt.Errorf("it is the device %d:%d", m.Major, m.Minor)
 		}
+	}
+	tied := false
+	if err == nil && m.Nlink > 1 {
+		tied, err = s.tied(ctx, e, to, m)
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, format.ErrAuth) || hopeless(err) {
 		return err
@@ -128,9 +134,25 @@ func (s *resumption) compare(ctx context.Context, e *index.Entry, to pathsafe.Pa
 		s.differ[to] = err
 		return nil
 	}
+	if tied {
+		s.r.x.Replace(to)
+		return nil
+	}
 	s.kept++
 	s.r.x.Keep(to, m)
 	return nil
+}
+
+// tied reports whether something with other names has to be made anew to get its metadata.
+func (s *resumption) tied(ctx context.Context, e *index.Entry, to pathsafe.Path, now hostfs.Meta) (bool, error) {
+	want, err := s.r.wholeMeta(ctx, e)
+	if err != nil {
+		return false, err
+	}
+	if !e.HasMtime {
+		want.MtimeSec, want.MtimeNsec = now.MtimeSec, now.MtimeNsec
+	}
+	return s.r.x.Tied(to, now, want)
 }
 
 // regroup looks at what is kept of files with several names: one that has become a file of its own on the disk becomes

@@ -20,6 +20,7 @@ func TestGolden(t *testing.T) {
 		{"none", nil, nil, nil},
 		{"signed", nil, pin, sign},
 		{"encrypted", key, nil, nil},
+		{"encrypted-xchacha20", key, nil, nil},
 		{"both", key, pin, sign},
 	} {
 		t.Run(c.name, func(t *testing.T) {

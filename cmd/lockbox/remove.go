@@ -84,36 +84,6 @@ func (a *app) remove(ctx context.Context, opt removeOptions) error {
 	return r.report(sum)
 }
 
-// change runs a transaction that stores nothing new. When the disk is full before it could publish anything, it is
-// tried a second time with all the free space inside the archive at hand.
-func (a *app) change(ctx context.Context, archive string, fn func(*store.Archive) (store.Summary, error)) (sum store.Summary, err error) {
-	so := a.storeOptions()
-	once := func(fn func(*store.Archive) (store.Summary, error)) error {
-		ar, err := a.openWrite(ctx, archive, so)
-		if err != nil {
-			return err
-		}
-		sum, err = fn(ar)
-		return a.closeWrite(ar, archive, &sum, err)
-	}
-	// Between the tries somebody else may commit: not when one state is meant and no other.
-	if err = once(fn); !diskFull(err) || errors.Is(err, store.ErrOutcomeUnknown) || so.ExpectRoot != nil {
-		return sum, err
-	}
-	staged := false
-	free := once(func(ar *store.Archive) (s store.Summary, err error) {
-		staged, err = ar.Restage(ctx)
-		return s, err
-	})
-	if free != nil || !staged {
-		return sum, err
-	}
-	if err = once(fn); err != nil {
-		a.say.Warnf("%s holds what it held, in another generation: the free space inside it was made ready, but it is too little", quoted(archive))
-	}
-	return sum, err
-}
-
 // changeFailure puts into words why a change did not happen.
 func changeFailure(err error, doing, archive string) error {
 	if errors.Is(err, context.Canceled) || hasWords(err) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -167,4 +168,60 @@ func TestVerifyOfWhatIsBeingPublished(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustRun(t, dir, "verify", "a.lbx", "--lock-timeout", "0s")
+}
+
+// A copy in the archive's place, which tells nothing of it by itself, is not taken for what the state's runs have read.
+func TestVerifyBeginsAnewWithACopy(t *testing.T) {
+	dir := t.TempDir()
+	a, aside := filepath.Join(dir, "a.lbx"), filepath.Join(dir, "aside.lbx")
+	write(t, filepath.Join(dir, "f"), noise(9<<20, "f"))
+	mustRun(t, dir, "add", "a.lbx", "f")
+	if born(t, a) == 0 {
+		t.Skip("this file system does not tell when a file came to be")
+	}
+	run := func() (read int64, errs string) {
+		t.Helper()
+		code, out, errs := lockbox(t, dir, "verify", "--full", "--json", "--max-duration", "1ns", "--state", "s", "a.lbx")
+		if code != 0 {
+			t.Fatalf("exit %d: %s", code, errs)
+		}
+		return summaryOf(t, out).Pass.Read, errs
+	}
+	first, _ := run()
+	// What changes the archive, adds nothing, or gives the file another name or time is no new file.
+	mustRun(t, dir, "add", "a.lbx", "f")
+	if err := errors.Join(os.Rename(a, aside), os.Link(aside, a), os.Chtimes(a, time.Unix(9, 0), time.Unix(9, 0))); err != nil {
+		t.Fatal(err)
+	}
+	second, errs := run()
+	if errs != "" || second <= first {
+		t.Fatalf("read %d, then %d: %s", first, second, errs)
+	}
+	whole, err := os.ReadFile(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Copies that are younger by less than a file system may round to are told apart only as far as that.
+	time.Sleep(time.Until(time.Unix(0, born(t, a)).Add(110 * time.Millisecond)))
+	if err := os.Remove(a); err != nil {
+		t.Fatal(err)
+	}
+	write(t, a, whole)
+	third, errs := run()
+	if !strings.Contains(errs, `the state of "a.lbx" in "s" is not used: it is about another file, in whose place a copy has come; a new pass begins`) || third >= second {
+		t.Errorf("read %d, then %d of a copy: %s", second, third, errs)
+	}
+	if fourth, errs := run(); errs != "" || fourth <= third {
+		t.Errorf("read %d, then %d: %s", third, fourth, errs)
+	}
+}
+
+func born(t *testing.T, name string) int64 {
+	t.Helper()
+	f, err := vfs.OS().Open(name, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	return vfs.BornOf(f)
 }

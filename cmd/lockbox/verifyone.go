@@ -61,6 +61,9 @@ func (v *verifying) generation(ctx context.Context, f vfs.File, out *outcome, un
 		return false, readingFailure(name, err)
 	}
 	check.opt.Until = until
+	if v.state != nil {
+		check.opt.Born = vfs.BornOf(f)
+	}
 	a.startProgress("verifying", -1)
 	sum, err := check.run(ctx, f, a.jobs(), a.bar)
 	a.endProgress()

@@ -21,14 +21,19 @@ type File interface {
 
 // Options say how much is printed. The zero value prints everything that shows without a key.
 type Options struct {
-	Limit  int         // items that are printed of each list and tree; up to 0: all
-	Unlock seal.Unlock // asked for keys when the archive is encrypted; nil: only what shows without one is printed
+	Limit int // items that are printed of each list and tree; up to 0: all
+	// Unlock is asked for keys when the archive is encrypted. Where it is nil, or its error is of kind ErrLocked, only what
+	// shows without a key is printed.
+	Unlock seal.Unlock
 	// ExpectRoot and Signers refuse (ErrAuth) an archive in another state, or not signed by one of these keys, before
 	// anything is printed that the root covers.
 	ExpectRoot *format.Digest
 	Signers    []seal.PublicKey
 	Encrypted  bool // refuse (ErrNotEncrypted) an archive without a lock before anything is printed
 }
+
+// ErrLocked is the kind of Unlock's error that lets the archive stay locked.
+var ErrLocked = errors.New("no key was given")
 
 // ErrNotEncrypted is the kind of the refusal that Options.Encrypted asks for.
 var ErrNotEncrypted = errors.New("the archive is not encrypted")
@@ -41,7 +46,7 @@ type Summary struct {
 	Locked     bool          // no key was there, so that trees and frames were not printed
 }
 
-// Run prints the archive in f to w. Damage is printed and counted and is no error, unless no superblock is left
+// Run prints the archive in f to w. Damage is printed and counted and is no error, unless nothing of an archive is left
 // (format.ErrCorrupt); other errors are of the kinds ErrNotLockbox, ErrVersion and ErrAuth, of reading, of writing, and ctx's.
 func Run(ctx context.Context, f File, w io.Writer, o Options) (Summary, error) {
 	d := &dumper{ctx: ctx, f: f, w: bufio.NewWriter(w), o: o}
@@ -65,13 +70,15 @@ type dumper struct {
 	super *journal.Super
 	suite seal.Suite // nil while the archive is locked
 	buf   buffers
+
+	searched bool // what a search found was printed, which is all
 }
 
 func (d *dumper) run() (err error) {
 	if d.size, err = d.f.Size(); err != nil {
 		return fmt.Errorf("size of the archive: %w", err)
 	}
-	if err = d.superblocks(); err != nil {
+	if err = d.superblocks(); err != nil || d.searched {
 		return err
 	}
 	if err = d.keys(); err != nil || d.suite == nil {
@@ -87,6 +94,11 @@ func (d *dumper) run() (err error) {
 		}
 	}
 	return nil
+}
+
+// staysLocked reports whether an archive was not unlocked because it need not be.
+func (d *dumper) staysLocked(err error) bool {
+	return errors.Is(err, format.ErrAuth) && (d.o.Unlock == nil || errors.Is(err, ErrLocked))
 }
 
 // line prints one line at a depth of indentation. The writer keeps its first error until it is flushed.

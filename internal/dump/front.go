@@ -17,19 +17,36 @@ import (
 func (d *dumper) superblocks() error {
 	page := make([]byte, min(d.size, format.CopiesSize))
 	n, err := journal.ReadFront(d.f, page)
-	if err = whole(n, len(page), 0, "superblock", err); err != nil {
+	err = whole(n, len(page), 0, "superblock", err)
+	var all *journal.Copies
+	if err == nil {
+		all, err = journal.DecodeCopies(page)
+	}
+	switch {
+	case errors.Is(err, format.ErrCorrupt), errors.Is(err, format.ErrNotLockbox):
+		return d.withoutCopies(err)
+	case err != nil:
 		return err
 	}
-	all, err := journal.DecodeCopies(page)
-	if err != nil {
-		return err
-	}
-	d.super = all.Current
-	s := d.super
-	d.sum.Generation = s.Generation
+	s := all.Current
 	if d.o.Encrypted && !s.Suite.Encrypted() {
 		return ErrNotEncrypted
 	}
+	d.copies(page, s)
+	marked := "does not name the current superblock"
+	if ok, err := journal.Marked(d.f, s); err != nil {
+		return err
+	} else if ok {
+		marked = "names the current superblock: the archive was closed in order"
+	}
+	d.line(1, "%d  clean mark: %s", format.CleanMarkOff, marked)
+	d.line(0, "current superblock")
+	d.superblock(s)
+	return nil
+}
+
+// copies prints the four copies. current, if not nil, is the current superblock.
+func (d *dumper) copies(page []byte, current *journal.Super) {
 	d.line(0, "superblock copies")
 	for i := range format.CopiesSize / format.PageSize {
 		off := i * format.PageSize
@@ -44,21 +61,17 @@ func (d *dumper) superblocks() error {
 		case err != nil:
 			d.sum.Damaged++
 			d.line(1, "%s: DAMAGED", what)
-		case *c.Current == *s:
+		case current != nil && *c.Current == *current:
 			d.line(1, "%s: generation %d, current", what, c.Current.Generation)
 		default:
 			d.line(1, "%s: generation %d", what, c.Current.Generation)
 		}
 	}
-	marked := "does not name the current superblock"
-	if ok, err := journal.Marked(d.f, s); err != nil {
-		return err
-	} else if ok {
-		marked = "names the current superblock: the archive was closed in order"
-	}
-	d.line(1, "%d  clean mark: %s", format.CleanMarkOff, marked)
+}
 
-	d.line(0, "current superblock")
+// superblock prints what a superblock says, and makes it the one of the dump.
+func (d *dumper) superblock(s *journal.Super) {
+	d.super, d.sum.Generation = s, s.Generation
 	d.line(1, "archive id     %v", s.Archive)
 	d.line(1, "generation     %d", s.Generation)
 	d.line(1, "attempt        %v", s.Attempt)
@@ -80,7 +93,6 @@ func (d *dumper) superblocks() error {
 		d.line(1, "key directory  %s, twice %d bytes, digest %v", extentText(s.KeyDirExtent()), s.KeyDirLen, s.KeyDirHash)
 	}
 	d.line(1, "previous root  %v", s.PrevRoot)
-	return nil
 }
 
 func suiteText(s *journal.Super) string {
@@ -124,9 +136,10 @@ func (d *dumper) keys() (err error) {
 	d.line(1, "attempt        %v", dir.Attempt)
 	d.line(1, "generation     %d", dir.Generation)
 	var keys *journal.Keys
-	if d.o.Unlock == nil {
+	d.suite, keys, err = journal.Opening{Unlock: d.o.Unlock}.With(d.ctx, s, dir)
+	if d.staysLocked(err) {
 		d.sum.Locked = true
-	} else if d.suite, keys, err = (journal.Opening{Unlock: d.o.Unlock}).With(d.ctx, s, dir); err != nil {
+	} else if err != nil {
 		// A damaged slot is damage like any other; without a key that fits there is nothing more to print.
 		if d.sum.Locked = true; !errors.Is(err, format.ErrCorrupt) {
 			return err
@@ -138,6 +151,17 @@ func (d *dumper) keys() (err error) {
 		dir = keys.Dir
 		defer keys.Key.Wipe()
 	}
+	d.slots(dir)
+	if d.sum.Locked {
+		d.line(0, "%s", lockedText)
+	}
+	return nil
+}
+
+const lockedText = "locked: commit block, trees and frames show only with a key"
+
+// slots prints the slots of a key directory, with labels where they are known.
+func (d *dumper) slots(dir *journal.KeyDir) {
 	for i, slot := range dir.Public() {
 		text := fmt.Sprintf("slot %d  %s, %d bytes", slot.Number, strings.Join(quoteAll(slot.Kinds), ", "), len(dir.Slots[i].File))
 		if slot.Label != "" {
@@ -145,10 +169,6 @@ func (d *dumper) keys() (err error) {
 		}
 		d.line(1, "%s", text)
 	}
-	if d.sum.Locked {
-		d.line(0, "locked: commit block, trees and frames show only with a key")
-	}
-	return nil
 }
 
 func quoteAll(words []string) []string {
@@ -181,6 +201,11 @@ func (d *dumper) commitBlock() ([]index.Root, error) {
 	if s.Suite.Signed() {
 		d.line(1, "signed by      %v", m.Signer)
 	}
+	return d.commit(m)
+}
+
+// commit prints a commit block's fields, and returns the roots.
+func (d *dumper) commit(m *journal.Commit) ([]index.Root, error) {
 	if m.Salt != nil {
 		d.line(1, "salt           %x", m.Salt)
 	}
@@ -196,7 +221,7 @@ func (d *dumper) commitBlock() ([]index.Root, error) {
 		}
 	}
 	var roots []index.Root
-	cur := format.NewCursor(m.Trees, "tree roots", s.CommitOff)
+	cur := format.NewCursor(m.Trees, "tree roots", d.super.CommitOff)
 	for t := index.Entries; t <= index.Free; t++ {
 		root := index.DecodeRoot(cur, d.suite.TagSize())
 		roots = append(roots, root)

@@ -2,7 +2,4 @@
 
 package hostfs
 
-const (
-	linkTimes = true // the time of a link itself is restored
-	anonTemps = true
-)
+const anonTemps = true

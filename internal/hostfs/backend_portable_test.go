@@ -2,7 +2,4 @@
 
 package hostfs
 
-const (
-	linkTimes = false
-	anonTemps = false
-)
+const anonTemps = false

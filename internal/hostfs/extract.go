@@ -317,7 +317,7 @@ func (x *Extractor) Mkdir(path pathsafe.Path, m Meta, xattrs func() ([]Xattr, er
 	// What was there may be read-only; what was made may have been given less than asked for, by the umask or by the
 	// directory above it. A file system that knows no better may let it be used all the same.
 	if there.Mode&0o700 != 0o700 && !x.opt.NoPermissions {
-		if err := x.unlock(p, there); err != nil && existed {
+		if err := x.unlock(up.dir, base, p, there); err != nil && existed {
 			return err
 		}
 	}

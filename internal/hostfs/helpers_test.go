@@ -94,7 +94,7 @@ func tree(t testing.TB, dir string) map[string]string {
 				return err
 			}
 			line = fmt.Sprintf("%v -> %q", fi.Mode(), target)
-			if linkTimes {
+			if linksHaveTimes {
 				line += fmt.Sprintf(" %d", fi.ModTime().UnixNano())
 			}
 		}

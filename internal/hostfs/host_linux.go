@@ -34,6 +34,9 @@ func (d *dir) sub(name string, follow bool) (*dir, error) {
 	return openDirAt(d.fd, name, unix.O_NOFOLLOW)
 }
 
+// makeOpenable does nothing: a directory is opened here whatever its mode is.
+func (d *dir) makeOpenable(string, *Meta) error { return nil }
+
 func openDirAt(at int, name string, flags int) (*dir, error) {
 	fd, err := openat(at, name, unix.O_RDONLY|openDirFlags|flags, 0)
 	var searched error

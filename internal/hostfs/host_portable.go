@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 )
 
 var errNotFile = errors.New("not a regular file")
@@ -56,6 +57,22 @@ func (d *dir) sub(name string, follow bool) (*dir, error) {
 		return nil, err
 	}
 	return &dir{root: r, host: host}, nil
+}
+
+// makeOpenable gives the owner of the directory name leave to look in, without which it cannot be opened here, and neither be
+// changed by way of itself. was is what it was found to be: what has taken its place keeps its mode, as far as that shows.
+func (d *dir) makeOpenable(name string, was *Meta) error {
+	if was.Mode&0o500 == 0o500 || runtime.GOOS == "windows" {
+		return nil
+	}
+	now, err := d.lookup(name, false)
+	if err == nil && !now.sameObject(was) {
+		err = ErrChanged
+	}
+	if err != nil {
+		return err
+	}
+	return d.root.Chmod(name, fileMode(was.Mode|0o700))
 }
 
 func (d *dir) close() error { return d.root.Close() }

@@ -142,7 +142,7 @@ func (p *preflight) look(it PreflightItem) error {
 	switch {
 	case it.Kind == KindDir && m.Kind == KindDir:
 		if p.x.opens(&m) {
-			p.openUp(path, &m)
+			p.openUp(d.dir, base, path, &m)
 		}
 	case it.Kind == KindDir:
 		p.block((&blockedError{host, m.Kind}).Error())

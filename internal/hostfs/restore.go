@@ -200,7 +200,7 @@ func (x *Extractor) Special(path pathsafe.Path, m Meta) error {
 // Symlink makes a link to m.Target, which is not looked at.
 func (x *Extractor) Symlink(path pathsafe.Path, m Meta) error {
 	m.Kind = KindSymlink
-	if x.opt.SameOwner || x.opt.Overwrite {
+	if x.opt.SameOwner || x.replaces(path.String()) {
 		return x.node(path, "link", m, func(d *dir, name string) error { return d.symlink(m.Target, name) })
 	}
 	d, base, err := x.place(path)
@@ -239,7 +239,7 @@ func (x *Extractor) node(path pathsafe.Path, op string, m Meta, create func(d *d
 		return x.fail(op, path.String(), err)
 	}
 	if err = x.restoreNode(d, temp, path.String(), &m, nil); err == nil {
-		err = d.move(temp, base, x.opt.Overwrite)
+		err = d.move(temp, base, x.replaces(path.String()))
 	}
 	if err != nil {
 		_ = d.remove(temp)

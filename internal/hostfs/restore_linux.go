@@ -125,6 +125,9 @@ func (d *dir) findDefaults() {
 	d.inherits = err == nil && n > 0
 }
 
+// linksHaveTimes says that a link's own time can be set.
+const linksHaveTimes = true
+
 func (d *dir) symlink(target, name string) error { return unix.Symlinkat(target, d.fd, name) }
 
 // linkTime sets the time of a link itself where the system can.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -315,5 +316,68 @@ func TestKeptFileWithOtherNames(t *testing.T) {
 	check(t, x.Finish())
 	if lost["same"] != nil || lost["differs"] == nil {
 		t.Errorf("lost: %v", lost)
+	}
+}
+
+// What has other names and would have to change is Tied, by what the options restore; what has none, or is as it is to be, is not.
+func TestTied(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"one", "two"} {
+		check(t, os.WriteFile(filepath.Join(dir, name), nil, 0o644))
+		check(t, os.Chmod(filepath.Join(dir, name), 0o644))
+		check(t, os.Symlink("x", filepath.Join(dir, name+"-link")))
+		check(t, unix.Mkfifo(filepath.Join(dir, name+"-pipe"), 0o644))
+	}
+	for _, name := range []string{"two", "two-link", "two-pipe"} {
+		check(t, os.Link(filepath.Join(dir, name), filepath.Join(dir, name+"-again")))
+	}
+	xattrs := unix.Setxattr(filepath.Join(dir, "two"), "user.have", []byte("1"), 0) == nil
+	have := []Xattr{{"user.have", []byte("1")}}
+	mode, time := func(m *Meta) { m.Mode ^= 0o40 }, func(m *Meta) { m.MtimeNsec ^= 1 }
+	for _, c := range []struct {
+		name   string
+		change func(m *Meta)
+		opt    ExtractOptions
+		tied   bool
+		xattrs bool
+	}{
+		{name: "one", change: mode}, {name: "one-link", change: time}, {name: "one-pipe", change: mode},
+		{name: "two", change: func(*Meta) {}},
+		{name: "two", change: mode, tied: true},
+		{name: "two", change: mode, opt: ExtractOptions{NoPermissions: true}},
+		{name: "two", change: func(m *Meta) { m.Mode |= modeSetuid }},
+		{name: "two", change: func(m *Meta) { m.Mode |= modeSetuid }, opt: ExtractOptions{KeepSetid: true}, tied: true},
+		{name: "two", change: time, tied: true},
+		{name: "two", change: time, opt: ExtractOptions{NoTimes: true}},
+		{name: "two", change: func(m *Meta) { m.UID++ }},
+		{name: "two", change: func(m *Meta) { m.UID++ }, opt: ExtractOptions{SameOwner: true}, tied: os.Geteuid() == 0},
+		{name: "two", change: func(m *Meta) { m.Xattrs = nil }, tied: true, xattrs: true},
+		{name: "two", change: func(m *Meta) { m.Xattrs = []Xattr{{"user.have", []byte("2")}} }, tied: true, xattrs: true},
+		{name: "two", change: func(m *Meta) { m.Xattrs = append(m.Xattrs, Xattr{"user.more", nil}) }, tied: true, xattrs: true},
+		{name: "two", change: func(m *Meta) { m.Xattrs = append(m.Xattrs, Xattr{"trusted.more", nil}) }, xattrs: true},
+		{name: "two", change: func(m *Meta) { m.Xattrs = append(m.Xattrs, Xattr{xattrCapability, nil}) }, xattrs: true},
+		{name: "two", change: func(m *Meta) { m.Xattrs = append(m.Xattrs, Xattr{xattrCapability, nil}) }, opt: ExtractOptions{KeepSetid: true}, tied: true, xattrs: true},
+		{name: "two", change: func(m *Meta) { m.Xattrs = append(m.Xattrs, Xattr{xattrACL, nil}) }, tied: true, xattrs: true},
+		{name: "two", change: func(m *Meta) { m.Xattrs = append(m.Xattrs, Xattr{xattrACL, nil}) }, opt: ExtractOptions{NoPermissions: true}, xattrs: true},
+		{name: "two", change: func(m *Meta) { m.Mode, m.XattrsErr = 0, errors.New("damaged") }},
+		{name: "two-link", change: mode}, {name: "two-link", change: time, tied: linksHaveTimes},
+		{name: "two-pipe", change: mode, tied: true},
+	} {
+		if c.xattrs && !xattrs {
+			continue
+		}
+		c.opt.Resume = true
+		x, _ := lossy(t, dir, c.opt)
+		now, err := x.DescribeExisting(path(t, c.name))
+		check(t, err)
+		want := now
+		if xattrs && c.name == "two" {
+			want.Xattrs = slices.Clone(have)
+		}
+		c.change(&want)
+		if got, err := x.Tied(path(t, c.name), now, want); got != c.tied || err != nil {
+			t.Errorf("%s, %+v with %+v: %v, %v", c.name, want, c.opt, got, err)
+		}
+		check(t, x.Finish())
 	}
 }

@@ -117,6 +117,9 @@ func (d *dir) findDefaults() {
 	})
 }
 
+// linksHaveTimes says that a link's own time can be set.
+const linksHaveTimes = false
+
 func (d *dir) symlink(target, name string) error { return d.root.Symlink(target, name) }
 
 // linkTime does nothing: a link's own time cannot be set here.

@@ -121,8 +121,8 @@ func (x *Extractor) replaces(path string) bool {
 }
 
 // Restore gives what is kept the metadata of m, and no other, provided a file is the one that was compared.
-// One that has other names stays as it is, which Lost is told when its mode, time or owner differ: they may lie outside of
-// the destination.
+// What has other names stays as it is, which Lost is told when its mode, time or owner differ: they may lie outside of
+// the destination. Tied finds out before.
 func (x *Extractor) Restore(path pathsafe.Path, m Meta) error {
 	x.mu.Lock()
 	was, ok := x.kept[path.String()]
@@ -138,8 +138,12 @@ func (x *Extractor) Restore(path pathsafe.Path, m Meta) error {
 	m = x.restored(m)
 	if m.Kind != KindFile {
 		now, err := d.lookup(base, false)
-		if err == nil && now.Kind == m.Kind && now.Nlink <= 1 {
+		switch {
+		case err != nil || now.Kind != m.Kind:
+		case now.Nlink <= 1:
 			err = x.restoreNode(d, base, path.String(), &m, &now)
+		case x.differs(&now, &m) || x.ownersDiffer(&now, &m):
+			x.lost(path.String(), []error{errOtherNames})
 		}
 		return x.fail("restore", path.String(), err)
 	}
@@ -154,22 +158,10 @@ func (x *Extractor) Restore(path pathsafe.Path, m Meta) error {
 		err = x.restore(d.fileObject(f, base), path.String(), &m, d.inherits, &now)
 	case m.XattrsErr != nil:
 		x.lost(path.String(), []error{m.XattrsErr, errOtherNames})
-	case x.differs(&now, &m):
+	case x.differs(&now, &m) || x.ownersDiffer(&now, &m):
 		x.lost(path.String(), []error{errOtherNames})
 	}
 	return x.fail("restore", path.String(), errors.Join(err, f.close()))
 }
 
 var errOtherNames = errors.New("its metadata: it has other names, which may lie elsewhere")
-
-// differs reports whether what is restored of want without a look at attributes is not there already.
-func (x *Extractor) differs(now, want *Meta) bool {
-	if !x.opt.NoPermissions && now.Mode != want.Mode || !x.opt.NoTimes && !now.Mtime().Equal(want.Mtime()) {
-		return true
-	}
-	if !x.opt.SameOwner || !want.HasOwner || !now.HasOwner {
-		return false
-	}
-	uid, gid, ok := x.owners.of(want)
-	return !ok || now.UID != uint64(uid) || now.GID != uint64(gid)
-}

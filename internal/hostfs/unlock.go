@@ -8,8 +8,11 @@ type locked struct {
 	dev, ino uint64
 }
 
-// unlock lets the owner write into a directory whose mode Finish is going to set anyway.
-func (x *Extractor) unlock(path string, there Meta) error {
+// unlock lets the owner write into a directory whose mode Finish is going to set anyway. It stands in up under the name base.
+func (x *Extractor) unlock(up *dir, base, path string, there Meta) error {
+	if err := up.makeOpenable(base, &there); err != nil {
+		return x.fail("unlock", path, err)
+	}
 	d, err := x.dirs.acquire(path)
 	if err != nil {
 		return err
@@ -26,8 +29,12 @@ func (x *Extractor) opens(m *Meta) bool {
 	return (x.opt.Overwrite || x.opt.SkipExisting || x.opt.Resume) && m.Mode&0o700 != 0o700 && m.HasOwner && me > 0 && m.UID == uint64(me)
 }
 
-// openUp opens up a directory. What fails here shows in what is looked up or made there.
-func (p *preflight) openUp(path string, was *Meta) {
+// openUp opens up a directory, which stands in up under the name base. What fails here shows in what is looked up or made
+// there.
+func (p *preflight) openUp(up *dir, base, path string, was *Meta) {
+	if up.makeOpenable(base, was) != nil {
+		return
+	}
 	d, err := p.dirs.acquire(path)
 	if err != nil {
 		return
@@ -38,7 +45,7 @@ func (p *preflight) openUp(path string, was *Meta) {
 		return
 	}
 	p.x.mu.Lock()
-	p.x.opened[path] = locked{now.Mode, now.Dev, now.Ino}
+	p.x.opened[path] = locked{was.Mode, now.Dev, now.Ino}
 	p.x.mu.Unlock()
 }
 

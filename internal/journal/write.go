@@ -152,3 +152,22 @@ func (m *Commit) verify(block []byte, s *Super) error {
 	m.Signer = signer
 	return nil
 }
+
+// SuperOfMark returns the superblock that the clean mark repeats, for when no copy can be read, or nil. The mark has no
+// checksum of its own, so that it counts only together with the commit block that it names.
+func SuperOfMark(r io.ReaderAt) *Super {
+	b := make([]byte, superSummed)
+	if n, _ := r.ReadAt(b, format.CleanMarkOff); n < len(b) || string(b[:8]) != magic {
+		return nil
+	}
+	s, err := decodeSuper(b, format.CleanMarkOff)
+	if err != nil {
+		return nil
+	}
+	// Its digest; what is in it shows when the archive is unlocked.
+	block := make([]byte, s.CommitLen)
+	if n, _ := r.ReadAt(block, s.CommitOff); n < len(block) || Sum(block) != s.CommitHash {
+		return nil
+	}
+	return s
+}

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/zeebo/xxh3"
-
 	"lockbox/internal/format"
 	"lockbox/internal/index"
 	"lockbox/internal/journal"
@@ -105,7 +103,7 @@ func (s *salvage) states(page []byte) (states []state, sure bool, err error) {
 			s.note("superblock copy %d of 4, at offset %d, cannot be read", i+1, i*format.PageSize)
 		}
 	}
-	marked := s.mark(page)
+	marked := journal.SuperOfMark(s.src)
 	if marked != nil && !slices.ContainsFunc(states, func(st state) bool { return st.super.Generation >= marked.Generation }) {
 		add(marked, true)
 	}
@@ -126,31 +124,6 @@ func (s *salvage) states(page []byte) (states []state, sure bool, err error) {
 		sure = false
 	}
 	return states, sure, nil
-}
-
-// mark reads the clean mark. It has no checksum of its own, so that it counts only together with the commit
-// block that it names.
-func (s *salvage) mark(page []byte) *journal.Super {
-	const summed = 480
-	if len(page) < format.CleanMarkOff+512 {
-		return nil
-	}
-	alone := make([]byte, format.CopiesSize)
-	copy(alone, page[format.CleanMarkOff:format.CleanMarkOff+summed])
-	sum := xxh3.Hash128(alone[:summed])
-	binary.LittleEndian.PutUint64(alone[summed:], sum.Lo)
-	binary.LittleEndian.PutUint64(alone[summed+8:], sum.Hi)
-	c, err := journal.DecodeCopies(alone)
-	if err != nil {
-		return nil
-	}
-	// Its digest; what is in it shows when the archive is unlocked.
-	b := make([]byte, c.Current.CommitLen)
-	s.read(b, c.Current.CommitOff)
-	if journal.Sum(b) != c.Current.CommitHash {
-		return nil
-	}
-	return c.Current
 }
 
 // take makes a superblock's state the one to recover, when its commit block leads to a tree.
@@ -275,30 +248,47 @@ func (s *salvage) blind(notLockbox error) error {
 		s.note("no superblock can be read; the archive is known by its frames")
 		s.sector = sc.sector()
 	}
-	stub := journal.Super{Suite: s.suite.ID(), Sector: s.sector, Archive: s.archive, End: format.AlignUp(s.size, 4096)}
-	if stub.Suite.Encrypted() {
-		stub.Cipher = s.suite.Algorithm()
-	}
-	for _, b := range sc.blocks {
-		if s.newest != nil && b.generation >= s.newest.Generation {
+	for _, su := range s.possible(sc) {
+		if s.newest != nil && su.Generation >= s.newest.Generation {
 			continue // never published, or a damaged one that was tried
 		}
-		su := new(stub)
-		su.Generation, su.Attempt, su.CommitOff, su.CommitLen = b.generation, b.attempt, b.off, b.len
-		if !s.takeLoose(su) || !s.base.have[index.Entries] {
-			s.base = base{}
+		if !s.takeFound(su) {
 			continue
 		}
-		if s.newest == nil {
-			s.sector = s.sectorOf()
-			su.Sector = s.sector
-		}
-		s.rep.Generation, s.rep.Origin = b.generation, OriginScan
-		s.note("generation %d was found by scanning, at offset %d: it may be an OLDER state, or one that was never published", b.generation, b.off)
+		s.rep.Generation, s.rep.Origin = su.Generation, OriginScan
+		s.note("generation %d was found by scanning, at offset %d: it may be an OLDER state, or one that was never published", su.Generation, su.CommitOff)
 		return s.expected()
 	}
 	s.note("no state of the archive is left, and with it no name; contents are recovered from the frames that are intact")
 	return s.expected()
+}
+
+// possible is what the commit blocks that a scan found let be known of their superblocks, the highest generations first.
+func (s *salvage) possible(sc *scanner) []*journal.Super {
+	stub := journal.Super{Suite: s.suite.ID(), Sector: s.sector, Archive: s.archive, End: format.AlignUp(s.size, 4096)}
+	if stub.Suite.Encrypted() {
+		stub.Cipher = s.suite.Algorithm()
+	}
+	var list []*journal.Super
+	for _, b := range sc.blocks {
+		su := new(stub)
+		su.Generation, su.Attempt, su.CommitOff, su.CommitLen = b.generation, b.attempt, b.off, b.len
+		list = append(list, su)
+	}
+	return list
+}
+
+// takeFound makes such a state the one to recover, when it leads to entries.
+func (s *salvage) takeFound(su *journal.Super) bool {
+	if !s.takeLoose(su) || !s.base.have[index.Entries] {
+		s.base = base{}
+		return false
+	}
+	if s.newest == nil {
+		s.sector = s.sectorOf()
+		su.Sector = s.sector
+	}
+	return true
 }
 
 // sectorOf finds the sector size of a state without a superblock: the one with which frame records point

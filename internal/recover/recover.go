@@ -110,9 +110,7 @@ func Run(ctx context.Context, src Source, o Options) (Report, error) {
 	if err != nil {
 		return Report{}, fmt.Errorf("size of the archive: %w", err)
 	}
-	s := &salvage{ctx: ctx, src: src, size: size, o: o, sector: 512}
-	s.use(seal.New())
-	s.nodes.s, s.cache.s = s, s
+	s := newSalvage(ctx, src, size, o)
 	s.rep.Origin = OriginNone
 	err = s.run()
 	if s.key != nil {
@@ -120,6 +118,13 @@ func Run(ctx context.Context, src Source, o Options) (Report, error) {
 	}
 	s.suite.Wipe()
 	return s.rep, err
+}
+
+func newSalvage(ctx context.Context, src Source, size int64, o Options) *salvage {
+	s := &salvage{ctx: ctx, src: src, size: size, o: o, sector: 512}
+	s.use(seal.New())
+	s.nodes.s, s.cache.s = s, s
+	return s
 }
 
 func (s *salvage) use(suite seal.Suite) { s.suite, s.tag = suite, suite.TagSize() }
@@ -138,6 +143,7 @@ type salvage struct {
 	sector  int64
 	newest  *journal.Super // the highest superblock that is valid, or the clean mark; nil without any
 	base    base
+	keyDirs func(*journal.Super, *journal.KeyDir) // of Search: told of key directories that are found
 
 	nodes nodeCache
 	cache frameCache

@@ -90,6 +90,9 @@ func (s *salvage) findKeys(archive *format.ID) (bool, error) {
 				s.note("the search for a key directory ended at offset %d: none of %d key slots could be opened", off, slots-len(d.Slots))
 				return false, refused
 			}
+			if s.keyDirs != nil {
+				s.keyDirs(su, d)
+			}
 			suite, keys, err := opening.With(s.ctx, su, d)
 			if s.ctx.Err() != nil {
 				return false, s.ctx.Err()

@@ -50,6 +50,7 @@ type Options struct {
 	// is signed by, is refused (ErrAuth); so is an archive that is not signed. A created archive is signed when it is set.
 	SignKey seal.Signer
 
+	cipher  seal.Algorithm                             // tests: what a new encrypted archive uses; 0: what suits the processor
 	observe func(key [seal.KeySize]byte, n seal.Nonce) // tests: every pair that something is sealed with
 }
 

@@ -4,12 +4,16 @@ import (
 	"bytes"
 	"iter"
 
+	"lockbox/internal/format"
 	"lockbox/internal/index"
 	"lockbox/internal/pathsafe"
 )
 
 // Generation is the number of the state that the handle reads.
 func (a *Archive) Generation() uint64 { return a.view().super.Generation }
+
+// Root is the root hash of that state. It is known after Close, too.
+func (a *Archive) Root() format.Digest { return a.view().root() }
 
 // Children yields what lies directly in a directory, the zero path being the top, in ascending order of names,
 // from the first name after the given one on; "" gives all. A directory that only paths below it tell of comes as an

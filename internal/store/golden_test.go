@@ -20,23 +20,35 @@ import (
 	"lockbox/internal/frames"
 	"lockbox/internal/index"
 	"lockbox/internal/pathsafe"
+	"lockbox/internal/seal"
 )
 
-// The golden archives of format version 1, one for each suite, and what they hold. The encrypted ones are opened
+// The golden archives of format version 1, one for each suite and cipher, and what they hold. The encrypted ones are opened
 // with testIdentity, and the suites signed and both are padded. Until the first release it may be
 // written anew when the format changes; from then on it never is, and every later version has to read it.
 
 var updateGolden = flag.Bool("update", false, "write testdata/golden anew; not after the first release")
 
-var goldenNames = map[format.Suite]string{format.SuiteNone: "v1-none", format.SuiteSigned: "v1-signed",
-	format.SuiteEncrypted: "v1-encrypted", format.SuiteBoth: "v1-both"}
+// golden is one of them.
+type golden struct {
+	name   string
+	suite  format.Suite
+	cipher seal.Algorithm
+}
+
+var goldens = []golden{
+	{"v1-none", format.SuiteNone, 0}, {"v1-signed", format.SuiteSigned, 0}, {"v1-encrypted", format.SuiteEncrypted, seal.AESGCM},
+	{"v1-encrypted-xchacha20", format.SuiteEncrypted, seal.XChaCha20}, {"v1-both", format.SuiteBoth, seal.AESGCM},
+}
 
 // goldenFile is a file of the golden archive of suite none.
-func goldenFile(t testing.TB, ext string) []byte { return goldenOf(t, format.SuiteNone, ext) }
+func goldenFile(t testing.TB, ext string) []byte { return goldens[0].file(t, ext) }
 
-func goldenOf(t testing.TB, suite format.Suite, ext string) []byte {
+func (g golden) path(ext string) string { return filepath.Join("testdata", "golden", g.name+ext) }
+
+func (g golden) file(t testing.TB, ext string) []byte {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("testdata", "golden", goldenNames[suite]+ext))
+	b, err := os.ReadFile(g.path(ext))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,18 +92,18 @@ func goldenSources() (first, second []Source) {
 	return first, second
 }
 
-// makeGolden writes the archive: two transactions, so that superseded nodes and the pack of a removed entry have
+// make writes the archive: two transactions, so that superseded nodes and the pack of a removed entry have
 // left their traces.
-func makeGolden(t *testing.T, suite format.Suite) []byte {
+func (g golden) make(t *testing.T) []byte {
 	cryptotest.SetGlobalRandom(t, 77) // of key slots
-	w := newWorld(t, 77, Options{Jobs: 1})
+	w := newWorld(t, 77, Options{Jobs: 1, cipher: g.cipher})
 	first, second := goldenSources()
 	c := CreateOptions{Level: frames.LevelDefault}
-	w.goldenKeys(suite)
-	if suite.Encrypted() {
+	w.goldenKeys(g.suite)
+	if g.suite.Encrypted() {
 		c.Slots = x25519
 	}
-	if suite.Signed() {
+	if g.suite.Signed() {
 		c.Padding = format.PadPadme
 	}
 	createWith(t, w.opt, c, slices.Values(first))
@@ -166,23 +178,23 @@ func goldenManifest(t *testing.T, a *Archive) string {
 }
 
 func TestGolden(t *testing.T) {
-	for _, suite := range suites {
-		t.Run(suite.String(), func(t *testing.T) { testGolden(t, suite) })
+	for _, g := range goldens {
+		t.Run(g.name, g.test)
 	}
 }
 
-func testGolden(t *testing.T, suite format.Suite) {
+func (g golden) test(t *testing.T) {
 	if *updateGolden {
-		b := makeGolden(t, suite)
+		b := g.make(t)
 		w := newWorld(t, 1, Options{})
-		w.goldenKeys(suite)
+		w.goldenKeys(g.suite)
 		w.mem.Put(name, b)
 		a, err := Open(ctx, name, w.opt)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for ext, b := range map[string][]byte{".lbx": b, ".txt": []byte(goldenManifest(t, a))} {
-			if err := os.WriteFile(filepath.Join("testdata", "golden", goldenNames[suite]+ext), b, 0o666); err != nil {
+			if err := os.WriteFile(g.path(ext), b, 0o666); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -190,19 +202,19 @@ func testGolden(t *testing.T, suite format.Suite) {
 			t.Fatal(err)
 		}
 	}
-	golden := goldenOf(t, suite, ".lbx")
+	golden := g.file(t, ".lbx")
 	if len(golden) > 40<<10 {
 		t.Errorf("%d bytes", len(golden))
 	}
 	w := newWorld(t, 1, Options{Jobs: 2})
-	w.goldenKeys(suite)
+	w.goldenKeys(g.suite)
 	w.mem.Put(name, bytes.Clone(golden))
 	w.verify()
 	a, err := Open(ctx, name, w.opt)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := strings.ReplaceAll(string(goldenOf(t, suite, ".txt")), "\r\n", "\n")
+	want := strings.ReplaceAll(string(g.file(t, ".txt")), "\r\n", "\n")
 	if got := goldenManifest(t, a); got != want {
 		t.Errorf("the golden archive is read as\n%s\nwant\n%s", got, want)
 	}

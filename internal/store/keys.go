@@ -96,7 +96,9 @@ func (a *Archive) protect(s *journal.Super, slots []seal.NewSlot) (*journal.KeyD
 	}
 	secrets.Store(true)
 	s.Suite |= format.SuiteEncrypted
-	s.Cipher = seal.Cipher()
+	if s.Cipher = a.opt.cipher; s.Cipher == 0 {
+		s.Cipher = seal.Cipher()
+	}
 	key, err := seal.NewContentKey(a.opt.Entropy)
 	if err != nil {
 		return nil, err

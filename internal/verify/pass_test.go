@@ -321,6 +321,55 @@ func TestStateOfAnotherTime(t *testing.T) {
 	}
 }
 
+// A copy in the archive's place begins a pass anew, which goes on with what is known of damage. What a file system does not
+// tell, or tells more coarsely, changes nothing.
+func TestStateOfAnotherFile(t *testing.T) {
+	m := long(t, 60)
+	b := m.commit()
+	b[m.frames[50].Ext.Off+100] ^= 1
+	run := func(s *State, born, budget int64) Summary {
+		f := newSlowFile(b)
+		sum, err := Run(context.Background(), f, Options{Full: true, Clock: f, State: s, Born: born, Until: f.now.Add(time.Duration(budget))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sum
+	}
+	for _, c := range []struct {
+		name    string
+		was, is time.Duration
+		anew    bool
+	}{
+		{"the same", 5 * time.Second, 5 * time.Second, false},
+		{"nothing known", 0, 0, false},
+		{"coarser", 5*time.Second + 9*time.Millisecond, 5 * time.Second, false},
+		{"a copy", 5 * time.Second, 50 * time.Second, true},
+		{"an older file", 50 * time.Second, 5 * time.Second, true},
+		{"a copy on a file system that does not tell", time.Second, 0, true},
+		{"a copy on one that tells", 0, time.Second, true},
+	} {
+		first := run(&State{}, int64(c.was), 1<<40)
+		if first.Damaged == 0 || first.Part.Pass != 1 || !first.Part.Complete() {
+			t.Fatalf("%s: %+v", c.name, first)
+		}
+		second := run(first.Part.State, int64(c.is), 1)
+		pass := uint64(2)
+		if c.anew {
+			pass = 1
+		}
+		if p := second.Part; p.Pass != pass || strings.Contains(p.Anew, "another file") != c.anew || p.Complete() || c.anew != p.State.Last.Ended.IsZero() {
+			t.Errorf("%s: %+v", c.name, p)
+		}
+		if second.Damaged == 0 {
+			t.Errorf("%s: damage is forgotten", c.name)
+		}
+		// The next run knows the file.
+		if third := run(second.Part.State, int64(c.is), 1); third.Part.Anew != "" || third.Part.Left >= second.Part.Left {
+			t.Errorf("%s, again: %+v", c.name, third.Part)
+		}
+	}
+}
+
 // Wherever a run is interrupted, its state holds nothing that was not read.
 func TestInterruptedRun(t *testing.T) {
 	m := long(t, 100)
@@ -354,7 +403,7 @@ func TestStateRoundTrip(t *testing.T) {
 		s := randomState(t)
 		b := s.Append(nil)
 		back, err := DecodeState(b)
-		if err != nil || !bytes.Equal(back.Append(nil), b) || !back.Began.Equal(s.Began) || !slices.Equal(back.done, s.done) {
+		if err != nil || !bytes.Equal(back.Append(nil), b) || !back.Began.Equal(s.Began) || !slices.Equal(back.done, s.done) || back.born != s.born {
 			t.Fatalf("%+v came back as %+v, %v", s, back, err)
 		}
 		for n := range len(b) {
@@ -372,6 +421,7 @@ func randomState(t *rapid.T) *State {
 		s.done = append(s.done, unit{id: id, sum: rapid.Uint64().Draw(t, "sum")})
 	}
 	s.bad = ascendingNumbers(t, "bad")
+	s.born = rapid.Int64().Draw(t, "born")
 	s.fill = rapid.SliceOfN(rapid.Int64Range(0, format.MaxLogicalEnd), 0, 5).Draw(t, "fill")
 	return s
 }
@@ -567,4 +617,31 @@ func TestPassOverGrowingWipedSpace(t *testing.T) {
 		m.pending(512, index.FreePending) // what is wiped does not touch
 	}
 	t.Error("the pass does not end")
+}
+
+// A batch that the workers have passed over after an interrupt is done like any other, and does not count as read, whichever
+// of the two the walk is told first.
+func TestInterruptedBatchIsNotConfirmed(t *testing.T) {
+	r := newReader(&checker{ctx: context.Background(), o: Options{Jobs: 2}})
+	read := &batch{units: 1, done: make(chan struct{}, 1)}
+	read.done <- struct{}{}
+	r.flight = append(r.flight, read)
+	if err := r.drain(0); err != nil || r.confirmed != 1 {
+		t.Fatalf("%d units, %v", r.confirmed, err)
+	}
+	r.cancel(context.Canceled)
+	for i := range 8 {
+		b := &batch{units: i + 2, done: make(chan struct{}, 1)}
+		b.left.Store(1)
+		newWorker(r).task(task{b: b})
+		r.flight = append(r.flight, b)
+	}
+	for len(r.flight) > 0 {
+		if err := r.drain(0); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+	}
+	if r.confirmed != 1 {
+		t.Errorf("%d units count as read", r.confirmed)
+	}
 }

@@ -60,14 +60,16 @@ type damagedFrame struct {
 // newPortion prepares the run. What a state knows of another archive is no use here.
 func newPortion(c *checker, old *State) *portion {
 	p := &portion{c: c, old: old}
-	if old.begun() {
-		p.part.Anew = old.since(c.super.Archive, c.super.Generation, c.sum.Root)
-	}
-	if !old.begun() || p.part.Anew != "" {
+	if !old.begun() {
 		p.old = &State{Pass: 1}
+	} else if p.part.Anew = old.since(c.super.Archive, c.super.Generation, c.sum.Root); p.part.Anew != "" {
+		p.old = &State{Pass: 1}
+	} else if !sameBirth(old.born, c.o.Born) {
+		p.part.Anew = "it is about another file, in whose place a copy has come"
+		p.old = &State{Pass: 1, bad: old.bad, fill: old.fill} // damage is copied with the rest
 	}
 	s := *p.old
-	s.Archive, s.Generation, s.Root = c.super.Archive, c.super.Generation, c.sum.Root
+	s.Archive, s.Generation, s.Root, s.born = c.super.Archive, c.super.Generation, c.sum.Root, c.o.Born
 	if s.Began.IsZero() {
 		s.Began = c.f.clock.Now()
 		s.nextFrame, s.end = c.commit.Counters.NextFrame, c.super.End

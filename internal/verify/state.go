@@ -22,12 +22,20 @@ type State struct {
 	Read       uint64        // bytes of the file that its runs have read
 	Last       Complete      // the pass before
 
+	born      int64    // when the file of the last run came to be; 0: the system does not tell
 	nextFrame uint64   // frames from this number on came after the pass began
 	end       int64    // and so did the file from here on
 	free      int64    // wiped extents were read up to here
 	done      []unit   // ascending
 	bad       []uint64 // frames in which damage was found, ascending
 	fill      []int64  // where wiped space was found not to be wiped
+}
+
+// sameBirth reports whether two times, 0 for none, can be that of one file. It leaves room for file systems that tell a time
+// more coarsely after they were mounted anew.
+func sameBirth(a, b int64) bool {
+	const room = int64(100 * time.Millisecond) // FAT and exFAT keep ten
+	return a == b || a != 0 && b != 0 && max(a, b)-min(a, b) <= room
 }
 
 // Complete is a pass that has come to its end. All is zero when there was none.
@@ -73,9 +81,10 @@ func (s *State) begun() bool { return s.Pass > 0 }
 //
 //	archive id (16), generation (8), root (32), pass (8), began (8), read (8), last pass: number (8), began (8), ended (8),
 //	next frame (8), end (8), free (8), number of units (8), for each the difference of ids (uvarint) and the sum (8),
-//	number of bad frames (8), differences (uvarints), number of fill offsets (8), offsets (8 each)
+//	number of bad frames (8), differences (uvarints), number of fill offsets (8), offsets (8 each), when the file came to
+//	be (8)
 //
-// Times are seconds since 1970, 0 for none.
+// Times are seconds since 1970, the last one nanoseconds, 0 for none.
 func (s *State) Append(b []byte) []byte {
 	le := binary.LittleEndian
 	b = append(b, s.Archive[:]...)
@@ -98,7 +107,7 @@ func (s *State) Append(b []byte) []byte {
 	for _, off := range s.fill {
 		b = le.AppendUint64(b, uint64(off))
 	}
-	return b
+	return le.AppendUint64(b, uint64(s.born))
 }
 
 // DecodeState reads what Append wrote. Its error is of kind ErrCorrupt.
@@ -127,6 +136,7 @@ func DecodeState(b []byte) (*State, error) {
 	for i := range s.fill {
 		s.fill[i] = c.I64()
 	}
+	s.born = int64(c.U64())
 	if len(s.bad) > mostBad || len(s.fill) > mostFill {
 		c.Fail("too many places")
 	}
@@ -171,7 +181,7 @@ func seconds(t time.Time) uint64 {
 
 // next is the state with which the pass after this one begins.
 func (s *State) next(ended time.Time) *State {
-	return &State{Archive: s.Archive, Generation: s.Generation, Root: s.Root, Pass: s.Pass + 1,
+	return &State{Archive: s.Archive, Generation: s.Generation, Root: s.Root, born: s.born, Pass: s.Pass + 1,
 		Last: Complete{Pass: s.Pass, Began: s.Began, Ended: ended}, bad: s.bad, fill: s.fill}
 }
 

@@ -15,7 +15,7 @@ import (
 type States map[string]*State
 
 const (
-	statesMagic = "lockbox verify state 1\r\n"
+	statesMagic = "lockbox verify state 2\r\n"
 	sumSize     = 32
 	// MaxStates is how long the encoded form may be: enough for passes over 50 TB.
 	MaxStates = 1 << 28

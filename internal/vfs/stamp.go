@@ -20,5 +20,14 @@ func StampOf(f interface{ Stat() (fs.FileInfo, error) }) (Stamp, error) {
 	return Stamp{Size: fi.Size(), Modified: fi.ModTime().UnixNano(), Changed: changeTime(fi)}, nil
 }
 
+// BornOf is when the file came to be, in nanoseconds since 1970; 0 where the system, the file system or the kind of f does
+// not tell. It stays when the file is written to, renamed or mounted anew, and a copy has another.
+func BornOf(f File) int64 {
+	if o, ok := f.(interface{ born() int64 }); ok {
+		return o.born()
+	}
+	return 0
+}
+
 // Latest is when the file last changed.
 func (s Stamp) Latest() time.Time { return time.Unix(0, max(s.Modified, s.Changed)) }
