@@ -20,7 +20,7 @@ func newCopyCommand(a *app) *cobra.Command {
 it. Every byte is verified on the way. The copy is the same archive: info prints the
 same id, generation and root. What is free or was deleted is not copied: there the
 new file has zeros. NEW appears when it is complete and must not exist before.`,
-		Example: "  lockbox copy backup.lbx /mnt/usb/backup.lbx",
+		Example: "  lockbox copy backup.lbx ~/usb/backup.lbx",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			archive, rest, err := archiveOperand(args)
 			if err != nil {

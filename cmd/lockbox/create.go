@@ -112,7 +112,7 @@ every "add --reproducible" keeps it that way. A change without that flag ends it
 		Example: `  lockbox create backup.lbx
   lockbox create backup.lbx --compression best
   lockbox create private.lbx --encrypt --padding padme
-  lockbox create team.lbx --recipient alice.pub --recipient age1... --sign-key ~/.ssh/id_ed25519
+  lockbox create team.lbx --recipient alice.pub --recipient bob.pub --sign-key ~/.ssh/id_ed25519
   lockbox create release.lbx --reproducible`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			archive, rest, err := archiveOperand(args)

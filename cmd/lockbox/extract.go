@@ -105,9 +105,9 @@ are. "lockbox help names" has the rules.
 --max-entries counts directories that have to be made to lead to an entry, too; --max-size counts what files have
 once they are written, with their holes.`,
 		Example: `  lockbox extract backup.lbx -d restored
-  lockbox extract backup.lbx docs 'photos/**/*.jpg' -d /tmp/some
+  lockbox extract backup.lbx docs 'photos/**/*.jpg' -d some
   lockbox extract backup.lbx -d restored --resume
-  sudo lockbox extract system.lbx -d /mnt --same-owner --keep-setid --devices
+  sudo lockbox extract system.lbx -d restored --same-owner --keep-setid --devices
   lockbox extract untrusted.lbx -d out --max-size 10G --max-entries 100000 --symlinks inside`,
 		ValidArgsFunction: completeStored,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
