@@ -212,8 +212,13 @@ func (a *app) waited(err error) error {
 
 // unexpectedRoot is the error for an archive in another state than --expect-root names.
 func unexpectedRoot(name string, is, expected format.Digest) error {
-	return &failure{code: exitAuth, err: fmt.Errorf("%s is not in the expected state: the archive's root is %v, expected was %v", quoted(name), is, expected)}
+	return &failure{
+		code: exitAuth, err: fmt.Errorf("%s is not in the expected state: the archive's root is %v, expected was %v", quoted(name), is, expected),
+		hint: unexpectedRootHint,
+	}
 }
+
+const unexpectedRootHint = "it was changed since that root was taken down, or it is an older state or another archive: lockbox info shows generation and id"
 
 // throughLinks returns the name that a new archive called name gets: that of a symbolic link is its target's,
 // because a link is written through and never replaced.

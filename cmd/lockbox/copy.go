@@ -60,7 +60,7 @@ func (a *app) copyArchive(ctx context.Context, archive, name string) error {
 		case errors.Is(err, fs.ErrNotExist):
 			return fmt.Errorf("cannot copy to %s: its directory does not exist", quoted(name))
 		}
-		return fmt.Errorf("copying %s to %s failed, no copy was made: %w", quoted(archive), quoted(name), err)
+		return atDamage(archive, fmt.Errorf("copying %s to %s failed, no copy was made: %w", quoted(archive), quoted(name), err))
 	}
 	if a.g.json {
 		var o object

@@ -284,6 +284,9 @@ func (a *app) openWrite(ctx context.Context, archive string, o store.Options) (a
 				hint: "--lock-timeout sets how long to wait for another writer",
 			}
 		}
+		if errors.Is(err, fs.ErrPermission) {
+			return nil, fmt.Errorf("cannot open %s for writing: %w", quoted(archive), withoutPath(err))
+		}
 		return nil, a.openFailure(archive, err)
 	}
 	if err = a.lockedAsAsked(ar, archive); err == nil {

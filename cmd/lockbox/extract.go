@@ -165,7 +165,11 @@ func (a *app) extract(ctx context.Context, opt extractOptions) error {
 		if hasWords(err) {
 			return err
 		}
-		return limited(fmt.Errorf("extracting from %s: %w", quoted(opt.archive), err))
+		err = fmt.Errorf("extracting from %s: %w", quoted(opt.archive), err)
+		if diskFull(err) {
+			return &failure{code: exitFailed, err: err, hint: "make room, and go on with --resume"}
+		}
+		return limited(atDamage(opt.archive, err))
 	}
 	return nil
 }
@@ -199,7 +203,7 @@ func (r *extractor) write(ctx context.Context) (err error) {
 		return fmt.Errorf("cannot write to %s: %w", quoted(r.opt.dest), withoutPath(err))
 	}
 	r.w.x = r.x
-	defer r.w.flush(r.a)
+	defer r.w.flush(r.a, r.opt.archive)
 	begun, ended := false, false
 	defer func() {
 		switch {
