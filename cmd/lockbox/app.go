@@ -70,7 +70,8 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 	root := newRoot(a, args)
 	root.SetArgs(args)
 	start, cpu := a.now(), cpuTime()
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
+	withUsage(cmd, err)
 	a.endProgress()
 	if flushErr := a.out.finish(); err == nil {
 		err = flushErr
@@ -248,6 +249,18 @@ func withoutPath(err error) error {
 		return p.Err
 	}
 	return err
+}
+
+// withUsage has an error in a command's line say how the line should look, when it says nothing better itself.
+func withUsage(cmd *cobra.Command, err error) {
+	if f := (*failure)(nil); errors.As(err, &f) && f.code == exitUsage && f.hint == "" && cmd.HasParent() {
+		f.hint = cmd.UseLine() + " (" + moreHelp(cmd) + " says more)"
+	}
+}
+
+// moreHelp is the command that prints the help on cmd.
+func moreHelp(cmd *cobra.Command) string {
+	return "lockbox help" + strings.TrimPrefix(cmd.CommandPath(), "lockbox")
 }
 
 // archiveOperand takes the archive's name off the operands.

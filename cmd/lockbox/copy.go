@@ -55,10 +55,8 @@ func (a *app) copyArchive(ctx context.Context, archive, name string) error {
 		switch {
 		case errors.Is(err, context.Canceled), hasWords(err):
 			return err
-		case errors.Is(err, fs.ErrExist):
-			return &failure{code: exitFailed, err: fmt.Errorf("cannot copy to %s: a file of that name exists", quoted(name))}
-		case errors.Is(err, fs.ErrNotExist):
-			return fmt.Errorf("cannot copy to %s: its directory does not exist", quoted(name))
+		case errors.Is(err, fs.ErrExist), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+			return createFailure(name, err) // the archive is open
 		}
 		return atDamage(archive, fmt.Errorf("copying %s to %s failed, no copy was made: %w", quoted(archive), quoted(name), err))
 	}

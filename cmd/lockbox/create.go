@@ -136,7 +136,11 @@ every "add --reproducible" keeps it that way. A change without that flag ends it
 
 func (a *app) create(ctx context.Context, archive string, opt createOptions) error {
 	if fi, err := os.Stat(archive); err == nil {
-		return taken(archive, fi)
+		err := taken(archive, fi)
+		if f := (*failure)(nil); fi.Mode().IsRegular() && errors.As(err, &f) {
+			f.hint = "lockbox add " + shellWord(archive) + " PATH... adds to an existing archive"
+		}
+		return err
 	}
 	so := a.storeOptions()
 	if opt.reproducible {
@@ -220,7 +224,7 @@ func createFailure(archive string, err error) error {
 	case errors.Is(err, fs.ErrExist):
 		return &failure{
 			code: exitFailed, err: fmt.Errorf("cannot create %s: a file of that name exists", quoted(archive)),
-			hint: "lockbox add " + pathsafe.Quote(archive) + " PATH... adds to an existing archive",
+			hint: "give another name, or move that file away: nothing is replaced",
 		}
 	case errors.Is(err, syscall.ENOTDIR):
 		return fmt.Errorf("cannot create %s: what stands for its directory is none", quoted(archive))

@@ -89,8 +89,8 @@ func (a *app) export(ctx context.Context, opt exportOptions) error {
 	}
 	sum, err := a.exportTo(ctx, ar, opt)
 	if err != nil {
-		if errors.Is(err, errReaderGone) || a.out.err != nil {
-			return a.closeRead(ar, opt.archive, err)
+		if a.out.err != nil {
+			return a.closeRead(ar, opt.archive, a.out.err) // of no entry's
 		}
 		if !hasWords(err) {
 			err = fmt.Errorf("the export of %s is not complete: %w", quoted(opt.archive), err)
