@@ -37,7 +37,7 @@ func (c *creation) register(f *pflag.FlagSet) {
 	c.padding = newChoice("none", "none", "padme", "pow2")
 	f.BoolVar(&c.encrypt, "encrypt", false, "lock a new archive with a passphrase")
 	f.StringArrayVar(&c.recipients, "recipient", nil, "lock a new archive for this age or SSH public key, or those in this file (repeatable)")
-	f.Var(&c.padding, "padding", "round lengths up, so that they tell less: none, padme (a few percent) or pow2 (two or three times as large); fixed when the archive is made")
+	f.Var(&c.padding, "padding", "round lengths up, so that they tell less: none, padme (a few percent) or pow2 (up to four times as large); fixed when the archive is made")
 	f.Var(&c.sector, "sector", "alignment of the archive's parts in bytes; fixed when the archive is made")
 }
 
