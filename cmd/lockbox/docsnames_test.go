@@ -84,6 +84,7 @@ type nameCheck struct {
 	flags   map[string]bool // of all commands
 	targets string          // the Makefile, and what it runs
 	tests   map[string]bool // the names of tests
+	sources []string        // the names of Go files, without their directories
 }
 
 func newNameCheck(t *testing.T) *nameCheck {
@@ -99,6 +100,9 @@ func newNameCheck(t *testing.T) *nameCheck {
 		w.targets += readDocument(t, name)
 	}
 	err := filepath.WalkDir("../..", func(name string, d fs.DirEntry, err error) error {
+		if strings.HasSuffix(name, ".go") {
+			w.sources = append(w.sources, filepath.Base(name))
+		}
 		if err == nil && strings.HasSuffix(name, "_test.go") {
 			b, err := os.ReadFile(name)
 			for _, m := range regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`).FindAllStringSubmatch(string(b), -1) {
@@ -182,6 +186,10 @@ func (w *nameCheck) span(s string) {
 		if found, err := filepath.Glob("../../" + strings.ReplaceAll(s, "NAME", "*")); err != nil || len(found) == 0 {
 			w.t.Errorf("%s: there is no %s", w.where, s)
 		}
+	case regexp.MustCompile(`^[\w*]+\.go$`).MatchString(s):
+		if !slices.ContainsFunc(w.sources, func(name string) bool { ok, err := filepath.Match(s, name); return ok && err == nil }) {
+			w.t.Errorf("%s: there is no %s", w.where, s)
+		}
 	case strings.HasPrefix(s, "--"):
 		w.flagsIn(s)
 	default:
@@ -215,7 +223,7 @@ func TestNamesInDocuments(t *testing.T) {
 	w := newNameCheck(t)
 	comment := regexp.MustCompile(`(?ms)^<!--.*?-->$`)
 	fence := regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$")
-	link := regexp.MustCompile(`\]\(([^)#]+)(#[^)]*)?\)`)
+	link := regexp.MustCompile(`\]\(([^)#]*)(?:#([^)]*))?\)`)
 	for _, name := range documents(t) {
 		w.where = name
 		text := comment.ReplaceAllString(readDocument(t, name), "")
@@ -231,14 +239,27 @@ func TestNamesInDocuments(t *testing.T) {
 			w.span(strings.ReplaceAll(strings.ReplaceAll(m[1], "\n", " "), `\|`, "|"))
 		}
 		for _, m := range link.FindAllStringSubmatch(text, -1) {
-			if strings.Contains(m[1], "://") {
-				continue
-			}
-			if _, err := os.Stat(filepath.Join("../..", filepath.Dir(name), m[1])); err != nil {
-				t.Errorf("%s: a link leads nowhere: %v", name, err)
+			switch {
+			case strings.Contains(m[1], "://"):
+			case m[1] == "":
+				if !slices.Contains(anchors(text), m[2]) {
+					t.Errorf("%s: a link leads to #%s, which is no heading", name, m[2])
+				}
+			default:
+				if _, err := os.Stat(filepath.Join("../..", filepath.Dir(name), m[1])); err != nil {
+					t.Errorf("%s: a link leads nowhere: %v", name, err)
+				}
 			}
 		}
 	}
+}
+
+// anchors are the headings of a page as links name them.
+func anchors(text string) (list []string) {
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(text, -1) {
+		list = append(list, strings.ReplaceAll(regexp.MustCompile(`[^a-z0-9 -]`).ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
+	}
+	return list
 }
 
 // The help names commands and flags that there are, and so do all messages.
