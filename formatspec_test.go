@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
+	"math/bits"
 	"os"
 	"regexp"
 	"strconv"
@@ -459,6 +460,7 @@ func TestFormatLimits(t *testing.T) {
 		{"## Trees", `a value at most (\d+) KiB`, kib, format.MaxValue},
 		{"### entries", `longer than ([\d,]+) bytes`, 1, format.MaxComponent},
 		{"### entries", `at most (\d+) KiB`, kib, format.MaxPath},
+		{"### entries", `without a zero byte; at most (\d+) KiB`, kib, format.MaxTarget},
 		{"### entries", `no hole only in the last; at most (\d+) KiB`, kib, index.MaxSparse},
 		{"### entries", `length and value; at most (\d+) KiB`, kib, index.MaxXattrs},
 		{"### entries", `when that is over (\d+) KiB`, kib, index.MaxXattrs},
@@ -484,6 +486,17 @@ func TestFormatLimits(t *testing.T) {
 	} {
 		if got := section(t, c.heading).find(c.re)[0] * c.unit; got != c.code {
 			t.Errorf("%s: %s is %d, the code has %d", c.heading, c.re, got, c.code)
+		}
+	}
+	// Powers of two, whose exponents stand in the text.
+	whole, err := os.ReadFile("FORMAT.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for re, code := range map[string]int64{`the logical end among them, are at most 2\^(\d+)`: format.MaxLogicalEnd, `sizes at most 2\^(\d+)`: format.MaxFileSize} {
+		m := regexp.MustCompile(re).FindSubmatch(whole)
+		if m == nil || string(m[1]) != strconv.Itoa(bits.TrailingZeros64(uint64(code))) {
+			t.Errorf("%s is %q, the code has %d", re, m, code)
 		}
 	}
 	// The same limit under two names, because pathsafe imports nothing.

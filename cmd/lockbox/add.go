@@ -154,9 +154,9 @@ With --reproducible modes become 0755 or 0644, times at most SOURCE_DATE_EPOCH
 (or 1970); owners, attributes, ACLs and hard links are left out, holes are stored as zeros, and
 nothing depends on time, user, umask or the number of workers.`,
 		Example: `  lockbox add backup.lbx docs photos
-  lockbox add backup.lbx -C /srv/www . --to site --exclude '*.tmp'
+  lockbox add backup.lbx -C ~/www . --to site --exclude '*.tmp'
   find . -type f -newer stamp -print0 | lockbox add backup.lbx --files-from0 -
-  lockbox add backup.lbx -C /home/ann . --update --mirror
+  lockbox add backup.lbx -C ~/work . --update --mirror
   pg_dump db | lockbox add backup.lbx - --stdin-name db.sql`,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if opt.archive, opt.paths, err = archiveOperand(args); err != nil {

@@ -5,12 +5,14 @@ import (
 	"sync"
 
 	"lockbox/internal/hostfs"
+	"lockbox/internal/index"
 )
 
 // estimate finds out how much there is to read, beside the work and only where somebody sees the bar: by a walk of its own,
-// which is far ahead of the one that reads. With --update most is not read, and of standard input nobody knows.
+// which is far ahead of the one that reads. With --update only what differs from what is stored counts. Of standard input
+// nobody knows.
 func (r *adder) estimate(ctx context.Context) (stop func()) {
-	if r.a.bar == nil || r.opt.update || !r.stdin.IsZero() {
+	if r.a.bar == nil || !r.stdin.IsZero() {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -30,6 +32,12 @@ func (r *adder) estimate(ctx context.Context) (stop func()) {
 					continue
 				}
 				seen[id] = true
+			}
+			if r.opt.update {
+				// What cannot be looked up is read, or ends the command.
+				if old, err := r.ar.Get(it.Path); err == nil && upToDate(&it.Meta, &old) && old.Kind == index.File {
+					continue
+				}
 			}
 			total += it.Stored()
 		}

@@ -231,9 +231,11 @@ func (r *adder) reportJSON(sum store.Summary, unchanged uint64) error {
 
 // countEntries says how many files there are, and how many directories and links beside them.
 func countEntries(files, others uint64) string {
-	s := plural(files, "file", "files")
-	if others > 0 {
-		s += " and " + plural(others, "other entry", "other entries")
+	switch {
+	case others == 0:
+		return plural(files, "file", "files")
+	case files == 0:
+		return plural(others, "entry", "entries")
 	}
-	return s
+	return plural(files, "file", "files") + " and " + plural(others, "other entry", "other entries")
 }

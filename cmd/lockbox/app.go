@@ -71,7 +71,8 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 	root := newRoot(a, args)
 	root.SetArgs(args)
 	start, cpu := a.now(), cpuTime()
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
+	withUsage(cmd, err)
 	a.endProgress()
 	if flushErr := a.out.finish(); err == nil {
 		err = flushErr
@@ -213,8 +214,13 @@ func (a *app) waited(err error) error {
 
 // unexpectedRoot is the error for an archive in another state than --expect-root names.
 func unexpectedRoot(name string, is, expected format.Digest) error {
-	return &failure{code: exitAuth, err: fmt.Errorf("%s is not in the expected state: the archive's root is %v, expected was %v", quoted(name), is, expected)}
+	return &failure{
+		code: exitAuth, err: fmt.Errorf("%s is not in the expected state: the archive's root is %v, expected was %v", quoted(name), is, expected),
+		hint: unexpectedRootHint,
+	}
 }
+
+const unexpectedRootHint = "it was changed since that root was taken down, or it is an older state or another archive: lockbox info shows generation and id"
 
 // throughLinks returns the name that a new archive called name gets: that of a symbolic link is its target's,
 // because a link is written through and never replaced.
@@ -244,6 +250,18 @@ func withoutPath(err error) error {
 		return p.Err
 	}
 	return err
+}
+
+// withUsage has an error in a command's line say how the line should look, when it says nothing better itself.
+func withUsage(cmd *cobra.Command, err error) {
+	if f := (*failure)(nil); errors.As(err, &f) && f.code == exitUsage && f.hint == "" && cmd.HasParent() {
+		f.hint = cmd.UseLine() + " (" + moreHelp(cmd) + " says more)"
+	}
+}
+
+// moreHelp is the command that prints the help on cmd.
+func moreHelp(cmd *cobra.Command) string {
+	return "lockbox help" + strings.TrimPrefix(cmd.CommandPath(), "lockbox")
 }
 
 // archiveOperand takes the archive's name off the operands.

@@ -20,7 +20,7 @@ func newCopyCommand(a *app) *cobra.Command {
 it. Every byte is verified on the way. The copy is the same archive: info prints the
 same id, generation and root. What is free or was deleted is not copied: there the
 new file has zeros. NEW appears when it is complete and must not exist before.`,
-		Example: "  lockbox copy backup.lbx /mnt/usb/backup.lbx",
+		Example: "  lockbox copy backup.lbx ~/usb/backup.lbx",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			archive, rest, err := archiveOperand(args)
 			if err != nil {
@@ -55,12 +55,10 @@ func (a *app) copyArchive(ctx context.Context, archive, name string) error {
 		switch {
 		case errors.Is(err, context.Canceled), hasWords(err):
 			return err
-		case errors.Is(err, fs.ErrExist):
-			return &failure{code: exitFailed, err: fmt.Errorf("cannot copy to %s: a file of that name exists", quoted(name))}
-		case errors.Is(err, fs.ErrNotExist):
-			return fmt.Errorf("cannot copy to %s: its directory does not exist", quoted(name))
+		case errors.Is(err, fs.ErrExist), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+			return createFailure(name, err) // the archive is open
 		}
-		return fmt.Errorf("copying %s to %s failed, no copy was made: %w", quoted(archive), quoted(name), err)
+		return atDamage(archive, fmt.Errorf("copying %s to %s failed, no copy was made: %w", quoted(archive), quoted(name), err))
 	}
 	if a.g.json {
 		var o object

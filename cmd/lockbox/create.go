@@ -37,7 +37,7 @@ func (c *creation) register(f *pflag.FlagSet) {
 	c.padding = newChoice("none", "none", "padme", "pow2")
 	f.BoolVar(&c.encrypt, "encrypt", false, "lock a new archive with a passphrase")
 	f.StringArrayVar(&c.recipients, "recipient", nil, "lock a new archive for this age or SSH public key, or those in this file (repeatable)")
-	f.Var(&c.padding, "padding", "round lengths up, so that they tell less: none, padme (a few percent) or pow2 (two or three times as large); fixed when the archive is made")
+	f.Var(&c.padding, "padding", "round lengths up, so that they tell less: none, padme (a few percent) or pow2 (up to four times as large); fixed when the archive is made")
 	f.Var(&c.sector, "sector", "alignment of the archive's parts in bytes; fixed when the archive is made")
 }
 
@@ -112,7 +112,7 @@ every "add --reproducible" keeps it that way. A change without that flag ends it
 		Example: `  lockbox create backup.lbx
   lockbox create backup.lbx --compression best
   lockbox create private.lbx --encrypt --padding padme
-  lockbox create team.lbx --recipient alice.pub --recipient age1... --sign-key ~/.ssh/id_ed25519
+  lockbox create team.lbx --recipient alice.pub --recipient bob.pub --sign-key ~/.ssh/id_ed25519
   lockbox create release.lbx --reproducible`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			archive, rest, err := archiveOperand(args)
@@ -136,7 +136,11 @@ every "add --reproducible" keeps it that way. A change without that flag ends it
 
 func (a *app) create(ctx context.Context, archive string, opt createOptions) error {
 	if fi, err := os.Stat(archive); err == nil {
-		return taken(archive, fi)
+		err := taken(archive, fi)
+		if f := (*failure)(nil); fi.Mode().IsRegular() && errors.As(err, &f) {
+			f.hint = "lockbox add " + shellWord(archive) + " PATH... adds to an existing archive"
+		}
+		return err
 	}
 	so := a.storeOptions()
 	if opt.reproducible {
@@ -220,7 +224,7 @@ func createFailure(archive string, err error) error {
 	case errors.Is(err, fs.ErrExist):
 		return &failure{
 			code: exitFailed, err: fmt.Errorf("cannot create %s: a file of that name exists", quoted(archive)),
-			hint: "lockbox add " + pathsafe.Quote(archive) + " PATH... adds to an existing archive",
+			hint: "give another name, or move that file away: nothing is replaced",
 		}
 	case errors.Is(err, syscall.ENOTDIR):
 		return fmt.Errorf("cannot create %s: what stands for its directory is none", quoted(archive))
@@ -286,6 +290,9 @@ func (a *app) openWrite(ctx context.Context, archive string, o store.Options) (a
 				code: exitBusy, err: fmt.Errorf("cannot change %s: %w", quoted(archive), a.waited(err)),
 				hint: "--lock-timeout sets how long to wait for another writer",
 			}
+		}
+		if errors.Is(err, fs.ErrPermission) {
+			return nil, fmt.Errorf("cannot open %s for writing: %w", quoted(archive), withoutPath(err))
 		}
 		return nil, a.openFailure(archive, err)
 	}

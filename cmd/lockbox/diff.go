@@ -52,10 +52,10 @@ difference. Left out is what add leaves out: the archive, sockets, temporary fil
 
 What cannot be read is named, and the rest is compared (exit 3, also when something
 differs; 15 for what is damaged in the archive). --quiet prints no differences; the exit code tells.`,
-		Example: `  lockbox add backup.lbx -C /home/me .
-  lockbox diff backup.lbx /home/me
+		Example: `  lockbox add backup.lbx -C ~/work .
+  lockbox diff backup.lbx ~/work
   lockbox diff backup.lbx docs --to docs --content
-  lockbox diff backup.lbx /home/me --json | jq -r 'select(.change == "added").path'`,
+  lockbox diff backup.lbx ~/work --json | jq -r 'select(.change == "added").path'`,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			var rest []string
 			if opt.archive, rest, err = archiveOperand(args); err != nil {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"lockbox/internal/hostfs"
@@ -90,7 +89,7 @@ func (c *comparison) sentence() string {
 	return b.String()
 }
 
-func octal(mode uint32) string { return "0" + strconv.FormatUint(uint64(mode), 8) }
+func octal(mode uint32) string { return fmt.Sprintf("%04o", mode) }
 
 func (c *comparison) isDir() bool {
 	if c.item != nil {

@@ -1,133 +1,177 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
+	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// docBlock is a part of a document that is run: a block of commands, or preparations that a reader does not see.
+// docBlock is a part of a document: commands, or preparations that a reader does not see. A comment before a block
+// says what else there is to know of it:
+//
+//	<!-- not run: WHY -->     its commands are held against the flags that there are, and that is all
+//	<!-- needs: TOOL, ... --> it is run where these programs are
+//	<!-- exit CODE ... -->    the exit code that it has when it is not 0; of examples one for each line, the last one for the rest
+//	<!-- file: NAME -->       it is a file, which later blocks use
+//
+// Blocks of the language sh are run, each by itself, in their order. Those of the language crontab have lines for cron, and
+// each of their commands is run. Those of the language examples stand for the examples in the help of the command that they
+// name, and each line is run in a copy of the directory as it is by then.
 type docBlock struct {
-	line   int
-	text   string
-	setup  bool
-	reason string // why it is not run, "" when it is
-	exit   string // the exit code that it must have
+	line  int
+	lang  string // setup, sh, crontab, examples
+	text  string
+	why   string // why it is not run, "" when it is
+	needs []string
+	exit  []string // the exit codes that it must have; none: 0
+	file  string
 }
 
-// docBlocks finds the commands of a document: fenced blocks of the languages sh and console. A comment before a block
-// says that it is not run and why (not run: ...), or which exit code it has (exit N); a comment that begins with the word
-// setup is run and not seen.
-func docBlocks(t *testing.T, text string) (blocks []docBlock) {
-	t.Helper()
-	next := docBlock{exit: "0"}
+// textLanguages are those of blocks that hold no commands.
+var textLanguages = []string{"text", "go", "json"}
+
+// docBlocks takes a document apart, and says what nobody would run and nobody would notice: blocks without a language or set in by
+// blanks, and comments that are none of the above or stand before something else.
+func docBlocks(text string) (blocks []docBlock, problems []string) {
+	var next docBlock
 	var body strings.Builder
-	inside := ""
+	marked := 0 // the line of a comment that waits for its block
+	end := ""   // what ends the block
 	n := 0
+	bad := func(format string, args ...any) {
+		problems = append(problems, fmt.Sprintf("line %d: ", n)+fmt.Sprintf(format, args...))
+	}
+	blank := true
 	for line := range strings.Lines(text) {
 		n++
 		line = strings.TrimRight(line, "\n")
 		switch {
-		case inside == "" && line == "<!-- setup":
-			inside, next = "-->", docBlock{line: n, setup: true, exit: "0"}
-		case inside == "" && strings.HasPrefix(line, "```"):
-			inside = "```"
-			if lang := line[3:]; lang != "sh" && lang != "console" {
-				inside = "``` of something else"
-			}
-			next.line = n
-		case inside == "" && strings.HasPrefix(line, "<!-- ") && strings.HasSuffix(line, " -->"):
-			word := strings.TrimSuffix(strings.TrimPrefix(line, "<!-- "), " -->")
-			if reason, ok := strings.CutPrefix(word, "not run: "); ok {
-				next.reason = reason
-			} else if code, ok := strings.CutPrefix(word, "exit "); ok {
-				next.exit = code
-			}
-		case inside == "":
-			// A block that is set in by blanks would be commands that nobody runs.
-			if strings.HasPrefix(line, "    lockbox ") {
-				t.Errorf("line %d: a command outside of a fenced block: %s", n, line)
-			}
-			if line != "" {
-				next = docBlock{exit: "0"}
-			}
-		case strings.HasPrefix(inside, line) && len(line) >= 3 && line == inside[:3]:
-			if !strings.HasSuffix(inside, "else") {
-				next.text = body.String()
+		case end != "" && line == end:
+			if next.text = body.String(); !slices.Contains(textLanguages, next.lang) {
 				blocks = append(blocks, next)
+			} else if marked > 0 {
+				bad("a comment stands before a block without commands")
 			}
 			body.Reset()
-			inside, next = "", docBlock{exit: "0"}
-		default:
+			next, end, marked = docBlock{}, "", 0
+		case end != "":
+			if word, _, _ := strings.Cut(strings.TrimSpace(line), " "); slices.Contains(textLanguages, next.lang) && slices.Contains([]string{"lockbox", "make", "$", "#"}, word) {
+				bad("commands in a block of the language %s", next.lang)
+			}
 			body.WriteString(line + "\n")
+		case line == "<!-- setup":
+			end, next.lang, next.line = "-->", "setup", n
+		case strings.HasPrefix(line, "```"):
+			end, next.lang, next.line = "```", line[3:], n
+			if !slices.Contains(append([]string{"sh", "crontab", "examples"}, textLanguages...), next.lang) {
+				bad("a block of the language %q", next.lang)
+			}
+		case strings.HasPrefix(line, "<!--"):
+			word := strings.TrimSuffix(strings.TrimPrefix(line, "<!-- "), " -->")
+			if value, ok := strings.CutPrefix(word, "not run: "); ok {
+				next.why = value
+			} else if value, ok := strings.CutPrefix(word, "needs: "); ok {
+				next.needs = strings.Split(value, ", ")
+			} else if value, ok := strings.CutPrefix(word, "exit "); ok {
+				next.exit = strings.Fields(value)
+			} else if value, ok := strings.CutPrefix(word, "file: "); ok {
+				next.file = value
+			} else {
+				bad("a comment that says nothing about a block: %s", line)
+			}
+			marked = n
+		case line == "":
+		case marked > 0:
+			bad("the comment in line %d stands before something else than a block", marked)
+			next, marked = docBlock{}, 0
+		case blank && (strings.HasPrefix(line, "    ") || strings.HasPrefix(line, "\t")):
+			bad("a block that is set in by blanks: %s", line)
 		}
+		blank = line == ""
 	}
-	if inside != "" {
-		t.Errorf("a block that does not end")
+	if end != "" || marked > 0 {
+		bad("a block that does not end, or a comment without one")
+	}
+	return blocks, problems
+}
+
+// documents are the pages that people read: all of the repository, and the one about the examples in the help.
+func documents(t *testing.T) (names []string) {
+	t.Helper()
+	err := filepath.WalkDir("../..", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "testdata" || d.Name() == "bin" || d.Name() == "dist" || d.Name() == ".git"):
+			return fs.SkipDir
+		case strings.HasSuffix(name, ".md"):
+			names = append(names, filepath.ToSlash(name)[len("../../"):])
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(names, examplesPage)
+}
+
+const examplesPage = "cmd/lockbox/testdata/examples.md"
+
+func readDocument(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile("../../" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func blocksOf(t *testing.T, name string) []docBlock {
+	t.Helper()
+	blocks, problems := docBlocks(readDocument(t, name))
+	for _, p := range problems {
+		t.Errorf("%s: %s", name, p)
 	}
 	return blocks
 }
 
-// What the documents tell people to type works, in the order in which they stand there.
-func TestDocuments(t *testing.T) {
-	shell, err := exec.LookPath("bash")
-	pipefail := "set -o pipefail\n"
-	if err != nil {
-		if shell, err = exec.LookPath("sh"); err != nil {
-			t.Skip("the commands in the documents need a POSIX shell")
+// The commands in documents that no test runs are those in testdata/not-run.txt, each with its reason.
+func TestCommandsThatAreNotRun(t *testing.T) {
+	var list strings.Builder
+	for _, name := range documents(t) {
+		for _, b := range blocksOf(t, name) {
+			if b.why != "" {
+				first, _, _ := strings.Cut(b.text, "\n")
+				fmt.Fprintf(&list, "%s: %d lines, %q: %s\n", name, strings.Count(b.text, "\n"), first, b.why)
+			}
 		}
-		pipefail = ""
 	}
-	for _, name := range []string{"README.md", "docs/guide.md"} {
-		t.Run(filepath.Base(name), func(t *testing.T) {
-			text, err := os.ReadFile("../../" + name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			home := t.TempDir()
-			keys := filepath.Join(t.TempDir(), "keys")
-			if err := copyKeys(keys); err != nil {
-				t.Fatal(err)
-			}
-			var script strings.Builder
-			run := 0
-			script.WriteString("set -u\n" + pipefail)
-			for _, b := range docBlocks(t, string(text)) {
-				switch {
-				case b.reason != "":
-				case b.setup:
-					fmt.Fprintf(&script, "set -e\n%s\nset +e\n", b.text)
-				default:
-					run++
-					fmt.Fprintf(&script, "echo '== line %d' >&2\n(set -e\n%s\n)\ncode=$?\n", b.line, b.text)
-					fmt.Fprintf(&script, "test $code = %s || { echo \"line %d: exit $code, not %s\" >&2; exit 99; }\n", b.exit, b.line, b.exit)
-				}
-			}
-			if run < 10 {
-				t.Fatalf("%d blocks of commands were found", run)
-			}
-			cmd := exec.CommandContext(t.Context(), shell, "-c", script.String())
-			cmd.Dir = home
-			cmd.Env = append(os.Environ(), "HOME="+home, "KEYS="+keys, "PATH="+filepath.Join(home, "bin")+":"+os.Getenv("PATH"), "TZ=UTC", "LOCKBOX_PASSPHRASE_FILE=")
-			var out bytes.Buffer
-			cmd.Stdout, cmd.Stderr = &out, &out
-			if err := cmd.Run(); err != nil {
-				t.Fatalf("%v\n%s", err, out.String())
-			}
-		})
-	}
+	compare(t, "../not-run", list.String())
 }
 
 func TestDocBlocks(t *testing.T) {
-	got := docBlocks(t, "text\n\n<!-- setup\nmkdir a\n-->\n\n```sh\none\n```\n\n<!-- exit 4 -->\n```console\ntwo\n```\n\n```json\n{}\n```\n<!-- not run: slow -->\n\n```sh\nthree\n```\n<!-- exit 3 -->\nother\n```sh\nfour\n```\n")
+	got, problems := docBlocks("text\n\n<!-- setup\nmkdir a\n-->\n\n```sh\none\n```\n\n<!-- exit 4 -->\n<!-- needs: a, b -->\n```sh\ntwo\n```\n\n```json\n{}\n```\n" +
+		"<!-- not run: slow -->\n\n```sh\nthree\n```\n<!-- file: f -->\n```sh\nfour\n```\n```crontab\nfive\n```\n<!-- exit 1 2 -->\n```examples\nkey add\n```\n")
 	want := []docBlock{
-		{3, "mkdir a\n", true, "", "0"}, {7, "one\n", false, "", "0"}, {12, "two\n", false, "", "4"}, {21, "three\n", false, "slow", "0"}, {26, "four\n", false, "", "0"},
+		{line: 3, lang: "setup", text: "mkdir a\n"}, {line: 7, lang: "sh", text: "one\n"},
+		{line: 13, lang: "sh", text: "two\n", exit: []string{"4"}, needs: []string{"a", "b"}},
+		{line: 22, lang: "sh", text: "three\n", why: "slow"}, {line: 26, lang: "sh", text: "four\n", file: "f"},
+		{line: 29, lang: "crontab", text: "five\n"}, {line: 33, lang: "examples", text: "key add\n", exit: []string{"1", "2"}},
 	}
-	if fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("%+v, want %+v", got, want)
+	if fmt.Sprint(got) != fmt.Sprint(want) || len(problems) > 0 {
+		t.Errorf("%+v, want %+v; %q", got, want, problems)
+	}
+	for _, text := range []string{
+		"```\nx\n```\n", "```bash\nx\n```\n", "a\n\n    lockbox list\n", "a\n\n\tx\n", "```sh\nx\n", "```text\nlockbox list\n```\n", "```text\n$ x\n```\n",
+		"<!-- not run -->\n```sh\nx\n```\n", "<!-- not run: -->\n```sh\nx\n```\n", "<!-- notrun: x -->\n```sh\nx\n```\n", "<!-- exit 3 -->\nother\n\n```sh\nx\n```\n",
+		"<!-- exit 3 -->\n", "<!-- exit 3 -->\n```text\nx\n```\n", "<!--exit 3-->\n```sh\nx\n```\n",
+	} {
+		if _, problems := docBlocks(text); len(problems) != 1 {
+			t.Errorf("%q: %q", text, problems)
+		}
 	}
 }

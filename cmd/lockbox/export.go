@@ -89,10 +89,13 @@ func (a *app) export(ctx context.Context, opt exportOptions) error {
 	}
 	sum, err := a.exportTo(ctx, ar, opt)
 	if err != nil {
-		if errors.Is(err, errReaderGone) || a.out.err != nil {
-			return a.closeRead(ar, opt.archive, err)
+		if a.out.err != nil {
+			return a.closeRead(ar, opt.archive, a.out.err) // of no entry's
 		}
-		return readingFailure(opt.archive, a.closeRead(ar, opt.archive, fmt.Errorf("the export of %s is not complete: %w", quoted(opt.archive), err)))
+		if !hasWords(err) {
+			err = fmt.Errorf("the export of %s is not complete: %w", quoted(opt.archive), err)
+		}
+		return atDamage(opt.archive, a.closeRead(ar, opt.archive, err))
 	}
 	if err := a.closeRead(ar, opt.archive, nil); err != nil || opt.output == "" || a.g.quiet {
 		return err
@@ -121,7 +124,7 @@ func (a *app) exportTo(ctx context.Context, ar *store.Archive, opt exportOptions
 	}
 	t, err := vfs.OS().CreateTemp(opt.output, 0o666)
 	if err != nil {
-		return sum, createFailure(opt.output, err)
+		return sum, &failure{code: exitFailed, err: createFailure(opt.output, err)}
 	}
 	defer func() {
 		if cerr := t.Close(); err == nil {

@@ -106,9 +106,9 @@ are. "lockbox help names" has the rules.
 --max-entries counts directories that have to be made to lead to an entry, too; --max-size counts what files have
 once they are written, with their holes.`,
 		Example: `  lockbox extract backup.lbx -d restored
-  lockbox extract backup.lbx docs 'photos/**/*.jpg' -d /tmp/some
+  lockbox extract backup.lbx docs 'photos/**/*.jpg' -d some
   lockbox extract backup.lbx -d restored --resume
-  sudo lockbox extract system.lbx -d /mnt --same-owner --keep-setid --devices
+  sudo lockbox extract system.lbx -d restored --same-owner --keep-setid --devices
   lockbox extract untrusted.lbx -d out --max-size 10G --max-entries 100000 --symlinks inside`,
 		ValidArgsFunction: completeStored,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -166,7 +166,11 @@ func (a *app) extract(ctx context.Context, opt extractOptions) error {
 		if hasWords(err) {
 			return err
 		}
-		return limited(fmt.Errorf("extracting from %s: %w", quoted(opt.archive), err))
+		err = fmt.Errorf("extracting from %s: %w", quoted(opt.archive), err)
+		if diskFull(err) {
+			return &failure{code: exitFailed, err: err, hint: "make room, and go on with --resume"}
+		}
+		return limited(atDamage(opt.archive, err))
 	}
 	return nil
 }
@@ -200,7 +204,7 @@ func (r *extractor) write(ctx context.Context) (err error) {
 		return fmt.Errorf("cannot write to %s: %w", quoted(r.opt.dest), withoutPath(err))
 	}
 	r.w.x = r.x
-	defer r.w.flush(r.a)
+	defer r.w.flush(r.a, r.opt.archive)
 	begun, ended := false, false
 	defer func() {
 		switch {

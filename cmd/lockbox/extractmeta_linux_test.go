@@ -136,7 +136,7 @@ func TestManyLosses(t *testing.T) {
 				t.Fatalf("%d are kept", len(w.lost))
 			}
 		}
-		w.flush(a)
+		w.flush(a, "a.lbx")
 		want := maxLost
 		if n > maxLost {
 			want++

@@ -70,20 +70,25 @@ func (w *written) failed(e *index.Entry, err error) error {
 
 // flush names what failed, in the order of the paths. It runs once, at the end, so that the order of
 // messages does not depend on the workers.
-func (w *written) flush(a *app) {
+func (w *written) flush(a *app, archive string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	damaged := len(w.sick) > 0
 	for _, p := range slices.SortedFunc(maps.Keys(w.faults), pathsafe.Path.Compare) {
 		err := w.faults[p]
 		what := "was not extracted"
 		if errors.Is(err, format.ErrCorrupt) {
 			what = "is damaged and was not extracted"
+			damaged = true
 		}
 		a.fail(limited(fmt.Errorf("%s %s: %w", quoted(p.String()), what, err)))
 	}
 	const without = "%s was extracted, but without what could not be restored: %w"
 	for _, p := range slices.Sorted(maps.Keys(w.sick)) {
 		a.fail(fmt.Errorf(without, quoted(p), w.sick[p]))
+	}
+	if damaged {
+		a.say.Hintf("%s", damageHint(archive))
 	}
 	for _, p := range slices.Sorted(maps.Keys(w.lost)) {
 		a.note(exitSkipped)

@@ -128,10 +128,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	if args := cmd.Flags().Args(); !cmd.HasParent() && len(args) > 0 {
 		return unknownCommand(cmd, args) // its flags are unknown because it is
 	}
-	f := &failure{code: exitUsage, err: err, hint: fmt.Sprintf("lockbox help %s lists the flags", cmd.Name())}
-	if !cmd.HasParent() {
-		f.hint = "lockbox help lists the flags"
-	}
+	f := &failure{code: exitUsage, err: err, hint: moreHelp(cmd) + " lists the flags"}
 	var invalid *pflag.InvalidValueError
 	var repeated *repeatedError
 	switch {

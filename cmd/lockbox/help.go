@@ -78,7 +78,7 @@ var topics = []topic{
 130  interrupted; when the change was committed already, the command finishes
      instead and ends in 0
 
-When several apply, 130 comes first, then 15, 11, 16, 14, 1, 12, 3 and 4. A closed pipe
+When several apply, 130 comes first, then 15, 11, 16, 14, 2, 1, 12, 3 and 4. A closed pipe
 on standard output (lockbox list a.lbx | head) is not a failure.
 `},
 	{"formats", "what can be read and written", `This program reads and writes one format, version 1, which FORMAT.md specifies down

@@ -63,7 +63,10 @@ func (a *app) generateKey(opt generateOptions) error {
 	clear(text.Bytes())
 	if err != nil {
 		if errors.Is(err, fs.ErrExist) {
-			return fmt.Errorf("cannot write the private key to %s: a file of that name exists", quoted(opt.output))
+			return &failure{
+				code: exitFailed, err: fmt.Errorf("cannot write the private key to %s: a file of that name exists", quoted(opt.output)),
+				hint: "give another name: a private key that is replaced is lost, and with it all that only it opens",
+			}
 		}
 		return fmt.Errorf("cannot write the private key to %s: %w", quoted(opt.output), withoutPath(err))
 	}

@@ -179,6 +179,11 @@ func (a *app) rotatable(ctx context.Context, archive string, opt rotateOptions) 
 	in, err := ar.Info()
 	switch {
 	case err != nil:
+	case in.Suite.Signed() && !in.Suite.Encrypted() && !opt.keys.any() && opt.signKey == "":
+		err = &failure{
+			code: exitFailed, err: fmt.Errorf("%s is signed and not encrypted: it has no content key", quoted(archive)),
+			hint: "--new-sign-key FILE has another key sign it",
+		}
 	case !in.Suite.Encrypted() && (opt.signKey == "" || opt.keys.any()):
 		err = withoutSlots(archive)
 	case !in.Suite.Signed() && (a.keys.signKey != "" || opt.signKey != ""):

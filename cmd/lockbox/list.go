@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -107,7 +108,19 @@ func readingFailure(archive string, err error) error {
 	if hasWords(err) {
 		return err
 	}
-	return fmt.Errorf("reading %s: %w", quoted(archive), err)
+	return atDamage(archive, fmt.Errorf("reading %s: %w", quoted(archive), err))
+}
+
+// atDamage adds to an error what to do about damage, if it is that.
+func atDamage(archive string, err error) error {
+	if !errors.Is(err, format.ErrCorrupt) || hasWords(err) {
+		return err
+	}
+	return &failure{code: exitDamaged, err: err, hint: damageHint(archive)}
+}
+
+func damageHint(archive string) string {
+	return fmt.Sprintf("lockbox verify --full %s names all that is damaged; lockbox recover saves what is whole", shellWord(archive))
 }
 
 func (a *app) listEntries(ctx context.Context, ar *store.Archive, sel *selection, opt listOptions) error {

@@ -6,19 +6,17 @@ import (
 	"encoding/binary"
 	"errors"
 	"flag"
-	"fmt"
-	"io"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
-	"github.com/zeebo/blake3"
 	"github.com/zeebo/xxh3"
 
 	"lockbox/internal/hostfs"
@@ -46,7 +44,7 @@ func TestMain(m *testing.M) {
 		extractNames = &hostfs.NameRules{FoldCase: true, FoldForm: true, UTF8: true, Longest: 255}
 	}
 	openItem = openBetween
-	testscript.Main(m, map[string]func(){"lockbox": checkedMain, "b3sum": b3sum, "age-plugin-probe": probePlugin})
+	testscript.Main(m, map[string]func(){"lockbox": checkedMain, "b3sum": b3sum, "age": openAge, "age-plugin-probe": probePlugin})
 }
 
 // cheapRecipient locks with a passphrase at the least cost that there is.
@@ -256,14 +254,14 @@ func cmdSameSize(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// codeblock FROM TO writes the first shell script in a document to a file.
+// codeblock DOCUMENT FILE writes a file that stands in a document.
 func cmdCodeBlock(ts *testscript.TestScript, _ bool, args []string) {
-	_, rest, _ := strings.Cut(ts.ReadFile(args[0]), "\n```sh\n")
-	script, _, found := strings.Cut(rest, "\n```\n")
-	if !found {
-		ts.Fatalf("%s has no shell script", args[0])
+	blocks, _ := docBlocks(ts.ReadFile(args[0]))
+	i := slices.IndexFunc(blocks, func(b docBlock) bool { return b.file == args[1] })
+	if i < 0 {
+		ts.Fatalf("%s has no file %s", args[0], args[1])
 	}
-	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(script+"\n"), 0o666))
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(blocks[i].text), 0o666))
 }
 
 // rootof INFO FILE fails unless the root in what info prints as JSON stands in a file.
@@ -272,26 +270,6 @@ func cmdRootOf(ts *testscript.TestScript, _ bool, args []string) {
 	root, _, found := strings.Cut(rest, `"`)
 	if !found || !strings.Contains(ts.ReadFile(args[1]), root) {
 		ts.Fatalf("no root %q in %s", root, ts.ReadFile(args[1]))
-	}
-}
-
-// b3sum stands in for the program of that name.
-func b3sum() {
-	raw := flag.Bool("raw", false, "")
-	flag.Bool("no-names", false, "")
-	key := flag.String("derive-key", "", "")
-	flag.Parse()
-	h := blake3.New()
-	if *key != "" {
-		h = blake3.NewDeriveKey(*key)
-	}
-	if _, err := io.Copy(h, os.Stdin); err != nil {
-		os.Exit(1)
-	}
-	if sum := h.Sum(nil); *raw {
-		_, _ = os.Stdout.Write(sum)
-	} else {
-		fmt.Printf("%x\n", sum)
 	}
 }
 

@@ -122,11 +122,11 @@ ends in 3 when one was not migrated, 15 when one is damaged. With --skip-existin
 run does what the first one left: a new archive has its name only when it is proven.`,
 		Example: `  lockbox migrate photos.zip -o photos.lbx
   lockbox migrate backup.tar.gz --replace
-  lockbox migrate secret.7z -o secret.lbx --source-passphrase-file old.txt --encrypt
-  lockbox migrate keys.lbox -o keys.lbx --source-passphrase-file old.txt --encrypt --sign-key me --variables-to variables
+  lockbox migrate secret.zip -o secret.lbx --source-passphrase-file old.txt --encrypt
+  lockbox migrate keys.lbox -o keys.lbx --source-passphrase-file vault.txt --encrypt --sign-key me --variables-to variables
   lockbox migrate old-archives --into new-archives --report report.json
   lockbox migrate old-archives --into new-archives --skip-existing
-  ssh host tar c /srv | lockbox migrate - -o srv.lbx`,
+  ssh host tar c docs | lockbox migrate - -o docs.lbx`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opt.old = args
 			if err := opt.validate(); err != nil {

@@ -46,7 +46,9 @@ func (m *migrator) several(ctx context.Context) error {
 			}
 		}
 		made, err := makeDirs(filepath.Dir(p.output))
-		if err == nil {
+		if err != nil {
+			err = fmt.Errorf("%s was not migrated: %w", quoted(p.old), err)
+		} else {
 			err = m.one(ctx, p.old, p.output)
 		}
 		if err == nil {
@@ -88,7 +90,10 @@ func makeDirs(dir string) (made []string, err error) {
 		}
 		made = append(made, up)
 	}
-	return made, os.MkdirAll(dir, 0o777)
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return made, fmt.Errorf("cannot make the directory %s: %w", quoted(dir), withoutPath(err))
+	}
+	return made, nil
 }
 
 // pair is an old archive, and what the new one is called.

@@ -173,7 +173,10 @@ func progressLine(label string, amount func(int64) string, done, total int64, sp
 		perSecond = float64(done) / s
 		rate = ", " + amount(int64(perSecond)) + "/s"
 	}
-	if total <= 0 { // an empty bar would claim that all is done
+	if total < 0 {
+		return label + " " + amount(done) + " so far" + rate
+	}
+	if total == 0 { // an empty bar would claim that all is done
 		return label + " " + amount(done) + rate
 	}
 	done = min(done, total)

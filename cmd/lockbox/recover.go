@@ -259,7 +259,7 @@ func (r *salvager) failure(err error) error {
 	case errors.Is(err, format.ErrAuth):
 		return &failure{code: exitAuth, err: fmt.Errorf("%s was not recovered: %w", quoted(name), err)}
 	}
-	return fmt.Errorf("recovering %s failed, no new archive was made: %w", quoted(name), withoutPath(err))
+	return fmt.Errorf("recovering %s into %s failed, no new archive was made: %w", quoted(name), quoted(r.opt.output), withoutPath(err))
 }
 
 func (r *salvager) note(text string) { r.a.say.Warnf("%s: %s", quoted(r.opt.archive), text) }

@@ -102,7 +102,7 @@ func changeFailure(err error, doing, archive string) error {
 			hint: "what changes needs a place of its own before anything is given back: change less at a time, or make room on the disk",
 		}
 	}
-	return err
+	return atDamage(archive, err)
 }
 
 func (r *remover) transact(ctx context.Context, ar *store.Archive) (sum store.Summary, err error) {

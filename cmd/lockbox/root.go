@@ -80,10 +80,10 @@ func newRoot(a *app, args []string) *cobra.Command {
 		Short: "keep files in an archive that is always consistent",
 		Long: `lockbox keeps files in one archive file that is always consistent: a change
 happens as a whole or not at all, and every byte is checked when it is read.`,
-		Example: `  lockbox add first.lbx docs             store the directory docs; first.lbx is made
-  lockbox list first.lbx                 see what is in it
-  lockbox verify --full first.lbx        read every byte and compare it with what was stored
-  lockbox extract first.lbx -d restored  write everything below the directory restored`,
+		Example: `  lockbox add first.lbx docs             # store the directory docs; first.lbx is made
+  lockbox list first.lbx                 # see what is in it
+  lockbox verify --full first.lbx        # read every byte and compare it with what was stored
+  lockbox extract first.lbx -d restored  # write everything below the directory restored`,
 		Args:              cobra.ArbitraryArgs,
 		SilenceErrors:     true,
 		SilenceUsage:      true,

@@ -178,6 +178,7 @@ func (a *app) authFailure(archive string, err error) error {
 	f := &failure{code: exitAuth, err: fmt.Errorf("cannot open %s: %s", quoted(archive), detail)}
 	if a.g.expectRoot.digest != nil && strings.HasPrefix(detail, unexpectedRootDetail) {
 		f.err = fmt.Errorf("%s is not in the expected state: %s", quoted(archive), detail)
+		f.hint = unexpectedRootHint
 		return f
 	}
 	// What shows of it without a key says what is the matter.

@@ -30,6 +30,7 @@ func (o *verifyOptions) register(f *pflag.FlagSet) {
 	f.BoolVar(&o.literal, "literal", false, "take the names of --only as they are, not as patterns")
 	f.Var(&o.rate, "rate", "read at most so many bytes a second, such as 50M")
 	f.Var(&o.maxDuration, "max-duration", "with --state: begin to read no more after this time")
+	f.Lookup("max-duration").DefValue = "" // no bound
 	f.StringVar(&o.state, "state", "", "with --full: go on where the run before has stopped, as this file says")
 	f.StringVar(&o.report, "report", "", "write what was found to this file, as JSON")
 	f.StringVar(&o.metrics, "metrics", "", "write figures to this file, for a Prometheus text-file collector")

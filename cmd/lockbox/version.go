@@ -17,6 +17,7 @@ func newVersionCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
 		Short:   "print the version of the program and of its format",
+		Long:    "Print the version of the program, that of the format it reads and writes, and what it was built with and for.",
 		Example: "  lockbox version\n  lockbox version --json",
 		Args:    noArguments,
 		RunE: func(*cobra.Command, []string) error {

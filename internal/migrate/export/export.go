@@ -2,9 +2,11 @@ package export
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
+	"strings"
 
 	"lockbox/internal/format"
 	"lockbox/internal/index"
@@ -74,10 +76,19 @@ func Run(ctx context.Context, ar Archive, entries iter.Seq2[index.Entry, error],
 		}
 		if err := out.entry(ctx, &e, first); err != nil {
 			out.broken()
-			return sum, fmt.Errorf("%q: %w", e.Path.String(), err)
+			return sum, named(&e, err)
 		}
 	}
 	return sum, out.end()
+}
+
+// named is an error with the entry that it is about. One that came up while it was read names it already.
+func named(e *index.Entry, err error) error {
+	name := pathsafe.Quote(e.Path.String())
+	if inner := errors.Unwrap(err); inner != nil && strings.HasPrefix(err.Error(), name+": ") {
+		err = inner
+	}
+	return fmt.Errorf("\"%s\": %w", name, err)
 }
 
 // shared is what both writers need.
