@@ -76,6 +76,19 @@ func (t *stream) block() ([]byte, error) {
 // unread makes the latest block the next one again.
 func (t *stream) unread() { t.back, t.at = true, t.at-blockSize }
 
+// atHeader reports whether a header or the archive's end comes next. It goes past what is neither.
+func (t *stream) atHeader() bool {
+	b, err := t.block()
+	if err != nil {
+		return true // the next reading says what is wrong
+	}
+	if isZero(b) || isHeader(b) {
+		t.unread()
+		return true
+	}
+	return false
+}
+
 // skipTo goes on to a position.
 func (t *stream) skipTo(at int64) error {
 	n := at - t.at

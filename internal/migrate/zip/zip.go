@@ -65,7 +65,7 @@ func Open(ctx context.Context, in source.Input, o source.Options) (source.Archiv
 		a.info.Lost = append(a.info.Lost, fmt.Sprintf("%d bytes that follow the end of the archive", e.after))
 	}
 	if e.comment != "" {
-		a.info.Notes = append(a.info.Notes, source.Comment(e.comment))
+		a.info.Notes = append(a.info.Notes, source.Said("comment", e.comment))
 	}
 	switch {
 	case e.base > 0 && startsEntry(in):
