@@ -76,10 +76,11 @@ func (x *extended) over(global map[string]string) map[string]string {
 	return all
 }
 
-// silent are records that say nothing about the file itself, or nothing that any archive keeps.
+// silent are records that say nothing about the file itself, or nothing that any archive keeps. SUN.holesdata only says
+// where holes were: their zeros are in the archive.
 var silent = map[string]bool{
 	"atime": true, "ctime": true, "comment": true, "hdrcharset": true, "charset": true, "SCHILY.dev": true, "SCHILY.ino": true, "SCHILY.nlink": true,
-	"SCHILY.filetype": true, "SCHILY.realsize": true, "LIBARCHIVE.symlinktype": true, "SCHILY.tarfiletype": true, "SCHILY.archtype": true, "SCHILY.release": true,
+	"SCHILY.filetype": true, "SCHILY.realsize": true, "LIBARCHIVE.symlinktype": true, "SCHILY.tarfiletype": true, "SCHILY.archtype": true, "SCHILY.release": true, "SUN.holesdata": true,
 }
 
 // apply lets records overrule the header, and fills in what only they can say.

@@ -15,7 +15,7 @@ import (
 )
 
 // suffixes are what names of compressed archives end in.
-var suffixes = map[string]string{"": "tar", "gzip": "tar.gz", "bzip2": "tar.bz2", "xz": "tar.xz", "zstd": "tar.zst", "lz4": "tar.lz4", "lzip": "tar.lz", "lzma": "tar.lzma"}
+var suffixes = map[string]string{"": "tar", "gzip": "tar.gz", "bzip2": "tar.bz2", "xz": "tar.xz", "zstd": "tar.zst", "lz4": "tar.lz4", "lzip": "tar.lz", "lzma": "tar.lzma", "compress": "tar.Z"}
 
 // Probe says whether an input is a tar archive, compressed or not.
 func Probe(in source.Input) source.Verdict {
@@ -42,14 +42,10 @@ func probe(in source.Input) (kind string, ok bool) {
 	}
 	defer t.close()
 	b, err := t.block()
-	if err != nil {
-		return "", false
+	if err == nil && isZero(b) {
+		return kind, t.nothing()
 	}
-	if isZero(b) { // an archive of nothing
-		b, err = t.block()
-		return kind, err == nil && isZero(b)
-	}
-	return kind, isHeader(b)
+	return kind, err == nil && isHeader(b)
 }
 
 type archive struct {

@@ -343,8 +343,13 @@ func TestEnds(t *testing.T) {
 			}
 		}
 	}
-	if v := Probe(sourcetest.Input(zip(t, make([]byte, 10240)))); v.Format != "tar.gz" {
-		t.Errorf("an archive of nothing: %+v", v)
+	for n, want := range map[int]string{512: "", 1024: "tar.gz", 10240: "tar.gz", maxNothing: "tar.gz", 4 * maxNothing: ""} {
+		if v := Probe(sourcetest.Input(zip(t, make([]byte, n)))); v.Format != want {
+			t.Errorf("an archive of nothing, %d bytes: %+v", n, v)
+		}
+	}
+	if v := Probe(sourcetest.Input(zip(t, append(make([]byte, 32<<10), "\x01CD001 and so on: the image of a disk"...)))); v.Format != "" {
+		t.Errorf("zeros, and then something else: %+v", v)
 	}
 	if _, _, err := readEverything(zip(t, one), source.Options{MaxBytes: 1000}); !errors.Is(err, source.ErrLimit) {
 		t.Errorf("too long: %v", err)
