@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"slices"
@@ -215,7 +214,7 @@ type span struct {
 // readDirectory reads all headers, and hands each out before it is known what it shares.
 func readDirectory(in source.Input, e *end, most int64, see func(*header)) ([]span, error) {
 	if most > 0 && e.count > uint64(most) {
-		return nil, fmt.Errorf("%w: it has %d entries, more than %d", source.ErrLimit, e.count, most)
+		return nil, source.TooManyEntries(most)
 	}
 	r := newReader(in, e)
 	list := make([]span, 0, min(e.count, 1<<16))
