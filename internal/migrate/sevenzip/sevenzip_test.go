@@ -559,6 +559,7 @@ func TestCodersAreHeldInCheck(t *testing.T) {
 }
 
 func FuzzOpen(f *testing.F) {
+	sourcetest.Seed(f, "../testdata/libarchive", ".7z")
 	f.Add(make7z(record{name: "a", data: "x"}, record{name: "l", data: "a", attr: unix(0o120777)}, record{name: "d", dir: true}))
 	f.Add(wrap(nil, nil))
 	b := make7z(record{name: "a", data: "xyz"}, record{name: "b", data: "z"})

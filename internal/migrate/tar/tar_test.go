@@ -517,6 +517,7 @@ func TestRealPrograms(t *testing.T) {
 }
 
 func FuzzTar(f *testing.F) {
+	sourcetest.Seed(f, "../testdata/libarchive", ".tar", ".Z", ".tlz")
 	list, _ := filepath.Glob("testdata/*.tar.gz")
 	for _, name := range list {
 		packed, plain := gunzip(f, name)

@@ -643,6 +643,7 @@ func TestRealZip(t *testing.T) {
 }
 
 func FuzzZip(f *testing.F) {
+	sourcetest.Seed(f, "../testdata/libarchive", ".zip", ".zipx")
 	list, _ := filepath.Glob("testdata/*.zip")
 	for _, name := range list {
 		if b, err := os.ReadFile(name); err == nil {
