@@ -106,23 +106,23 @@ func (w *fsWalk) source(ctx context.Context, name string, d fs.DirEntry, err err
 			p, perr = w.top.JoinPath(rest)
 		}
 		if perr != nil {
-			return failing(w.top, fmt.Errorf("%s: %w: %v", pathsafe.Quote(name), ErrUnstorable, perr)), true
+			return store.Failing(w.top, fmt.Errorf("%s: %w: %v", pathsafe.Quote(name), ErrUnstorable, perr)), true
 		}
 	}
 	if err != nil {
-		return failing(p, err), true
+		return store.Failing(p, err), true
 	}
 	fi, err := d.Info()
 	if err != nil {
-		return failing(p, err), true
+		return store.Failing(p, err), true
 	}
 	e, take, err := w.entry(ctx, name, p, fi)
 	if err != nil || !take {
-		return failing(p, err), take
+		return store.Failing(p, err), take
 	}
 	rec, err := e.record()
 	if err != nil {
-		return failing(p, err), true
+		return store.Failing(p, err), true
 	}
 	rec.Size = e.Size
 	src.Entry = rec
@@ -130,13 +130,6 @@ func (w *fsWalk) source(ctx context.Context, name string, d fs.DirEntry, err err
 		src.Open = func() (store.Reader, index.Entry, error) { return w.open(ctx, name, p) }
 	}
 	return src, true
-}
-
-func failing(p pathsafe.Path, err error) store.Source {
-	return store.Source{
-		Entry: index.Entry{Path: p, Kind: index.File},
-		Open:  func() (store.Reader, index.Entry, error) { return nil, index.Entry{}, err },
-	}
 }
 
 // entry is what is to be stored of a file, as fi describes it.

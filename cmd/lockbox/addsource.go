@@ -128,7 +128,7 @@ func (r *adder) sources(ctx context.Context, tx *store.Tx) iter.Seq[store.Source
 			}
 			var src store.Source
 			if it.Err != nil {
-				src = failing(it.Path, it.Err)
+				src = store.Failing(it.Path, it.Err)
 			} else {
 				if r.stop = r.clash(it); r.stop != nil {
 					return
@@ -170,14 +170,6 @@ func (r *adder) clash(it *hostfs.Item) error {
 func upToDate(m *hostfs.Meta, old *index.Entry) bool {
 	return old != nil && m.Kind == hostfs.KindFile && old.HasMtime &&
 		m.Size == old.Size && m.MtimeSec == old.MtimeSec && m.MtimeNsec == old.MtimeNsec
-}
-
-// failing is a source that cannot be read. It travels with the others, so that messages come in order.
-func failing(p pathsafe.Path, err error) store.Source {
-	return store.Source{
-		Entry: index.Entry{Path: p, Kind: index.File},
-		Open:  func() (store.Reader, index.Entry, error) { return nil, index.Entry{}, err },
-	}
 }
 
 // openItem opens what the walk found. Tests put something between the walk and the opening.

@@ -68,6 +68,10 @@ func TestScript(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	rar, err := filepath.Abs("../../internal/migrate/rar/testdata/libarchive")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		UpdateScripts:       *update,
@@ -78,6 +82,7 @@ func TestScript(t *testing.T) {
 			env.Setenv("AGENT", agent)
 			env.Setenv("DOCS", docs)
 			env.Setenv("REVAULT", revault)
+			env.Setenv("RAR", rar)
 			return copyKeys(filepath.Join(env.WorkDir, "keys"))
 		},
 		Condition: func(cond string) (bool, error) {

@@ -149,6 +149,9 @@ run does what the first one left: a new archive has its name only when it is pro
 func (a *app) migrate(ctx context.Context, opt migrateOptions) error {
 	m := &migrator{a: a, opt: opt}
 	defer m.wipe()
+	if err := m.prepareReport(); err != nil {
+		return err
+	}
 	if opt.into != "" {
 		return m.several(ctx)
 	}

@@ -212,10 +212,13 @@ func (m *migrator) failure(old, output string, err error) error {
 	case errors.Is(err, migrate.ErrNotOurs):
 		return &failure{code: exitFailed, err: fmt.Errorf("%s was not migrated: %w", name, err), hint: "move it away, or name the new archive with -o"}
 	case errors.Is(err, source.ErrLimit):
-		return &failure{
-			code: exitFailed, err: fmt.Errorf("%s was not migrated: %w", name, err),
-			hint: "when it is to be trusted, --max-size, --max-entries and --max-ratio allow more",
+		f := &failure{code: exitFailed, err: fmt.Errorf("%s was not migrated: %w", name, err)}
+		var l *source.LimitError
+		if errors.As(err, &l) {
+			flag := map[source.Bound]string{source.BoundEntries: "--max-entries", source.BoundSize: "--max-size", source.BoundRatio: "--max-ratio"}[l.Bound]
+			f.hint = "when it is to be trusted, a larger " + flag + " lets it through"
 		}
+		return f
 	case errors.Is(err, format.ErrAuth):
 		return &failure{code: exitAuth, err: fmt.Errorf("%s was not migrated: %w", name, err), hint: "--source-passphrase-file FILE names a file with its passphrase, and for reVault --raw-key-file or --source-identity one with its key"}
 	case errors.Is(err, fs.ErrExist) && old == output:

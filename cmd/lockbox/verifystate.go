@@ -147,7 +147,7 @@ func (v *verifying) keepState(o *outcome) error {
 	return nil
 }
 
-// preparePlace makes sure, before hours of reading, that a file can be replaced where its name says, and has it stand
+// preparePlace makes sure, before hours of work, that a file can be made or replaced where its name says, and has it stand
 // for what a link names.
 func preparePlace(name *string) error {
 	if *name == "" {
@@ -157,11 +157,13 @@ func preparePlace(name *string) error {
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", quoted(*name), withoutPath(err))
 	}
-	if fi, err := os.Stat(to); err == nil && !fi.Mode().IsRegular() {
-		return fmt.Errorf("cannot write %s: it is not a regular file", quoted(*name))
-	}
 	if fi, err := os.Stat(filepath.Dir(to)); err != nil || !fi.IsDir() {
 		return fmt.Errorf("cannot write %s: there is no directory %s", quoted(*name), quoted(filepath.Dir(to)))
+	}
+	if err := vfs.CheckReplace(to); errors.Is(err, vfs.ErrNotRegular) {
+		return fmt.Errorf("cannot write %s: it is not a regular file", quoted(*name))
+	} else if err != nil {
+		return fmt.Errorf("cannot write %s: %w", quoted(*name), withoutPath(err))
 	}
 	*name = to
 	return nil

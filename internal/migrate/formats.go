@@ -79,13 +79,13 @@ func guard(f func() error) error { return unpack.Guard("old archive", f) }
 
 // Formats names what can be migrated.
 func Formats() []string {
-	return []string{"zip", "tar (also compressed by gzip, bzip2, xz, zstd, lz4 or lzip)", "7z", "RAR", "cpio", "ar", "reVault's .lbox"}
+	return []string{"zip", "tar (also compressed by gzip, bzip2, xz, zstd, lz4, lzip or compress)", "7z", "RAR", "cpio", "ar", "reVault's .lbox"}
 }
 
 // KnownExtension reports whether files of a format that can be migrated are often called so.
 func KnownExtension(ext string) bool {
 	switch ext {
-	case ".zip", ".zipx", ".jar", ".tar", ".gz", ".tgz", ".bz2", ".tbz", ".tbz2", ".xz", ".txz", ".zst", ".tzst", ".lz4", ".lz", ".tlz", ".lzma",
+	case ".zip", ".zipx", ".jar", ".tar", ".gz", ".tgz", ".bz2", ".tbz", ".tbz2", ".xz", ".txz", ".zst", ".tzst", ".lz4", ".lz", ".tlz", ".lzma", ".z", ".taz",
 		".7z", ".rar", ".cpio", ".a", ".ar", ".deb", ".lbox", ".exe":
 		return true
 	}

@@ -125,6 +125,10 @@ func Run(ctx context.Context, in *Input, o Options) (Report, error) {
 	// A stream has headers beside contents.
 	r.o.Source.MaxBytes = r.most + r.most/8 + RatioFrom
 	err := r.run(ctx)
+	var l *source.LimitError
+	if errors.As(err, &l) && l.Bound == source.BoundSize && r.most < r.limits.Size {
+		l.Bound = source.BoundRatio
+	}
 	return r.rep, err
 }
 
@@ -213,13 +217,11 @@ func (r *run) expect() error {
 	return nil
 }
 
-func (r *run) tooMany() error {
-	return fmt.Errorf("%w: more than %d entries", source.ErrLimit, r.limits.Entries)
-}
+func (r *run) tooMany() error { return source.TooManyEntries(r.limits.Entries) }
 
 func (r *run) tooLarge() error {
 	if r.most == r.limits.Size {
-		return fmt.Errorf("%w: more than %d bytes", source.ErrLimit, r.limits.Size)
+		return &source.LimitError{Bound: source.BoundSize, Detail: fmt.Sprintf("more than %d bytes", r.limits.Size)}
 	}
-	return fmt.Errorf("%w: more than %d bytes in an archive of %d, a ratio as of a bomb", source.ErrLimit, r.most, r.in.Size)
+	return &source.LimitError{Bound: source.BoundRatio, Detail: fmt.Sprintf("more than %d bytes in an archive of %d, a ratio as of a bomb", r.most, r.in.Size)}
 }

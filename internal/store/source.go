@@ -31,6 +31,14 @@ type Source struct {
 	Linkable bool
 }
 
+// Failing is a source that cannot be read. It travels with the others, so that what is said of it comes in order.
+func Failing(p pathsafe.Path, err error) Source {
+	return Source{
+		Entry: index.Entry{Path: p, Kind: index.File},
+		Open:  func() (Reader, index.Entry, error) { return nil, index.Entry{}, err },
+	}
+}
+
 // reads reports whether the source is opened at all.
 func (s *Source) reads() bool { return s.Open != nil && s.Stored == nil && s.LinkTo.IsZero() }
 

@@ -12,13 +12,9 @@ import (
 // and its owner as far as that is allowed; perm, subject to the umask, is for one that is made. Anything but a
 // regular file is refused.
 func ReplaceFile(name string, perm fs.FileMode, data []byte) (err error) {
-	was, err := os.Lstat(name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
+	was, err := replaceable(name)
+	if err != nil {
 		return err
-	case !was.Mode().IsRegular():
-		return pathErr("replace", name, ErrNotRegular)
 	}
 	dir := filepath.Dir(name)
 	// A killed run may have left its file there. What cannot be removed is no fault of this one.
@@ -55,6 +51,33 @@ func ReplaceFile(name string, perm fs.FileMode, data []byte) (err error) {
 		return errors.Join(err, removeIfThere(temp))
 	}
 	return OS().SyncDir(dir)
+}
+
+// replaceable returns what has the name, nil when nothing has.
+func replaceable(name string) (fs.FileInfo, error) {
+	was, err := os.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case !was.Mode().IsRegular():
+		return nil, pathErr("replace", name, ErrNotRegular)
+	}
+	return was, nil
+}
+
+// CheckReplace tells, before the work whose outcome ReplaceFile is to write, what would keep it from that, as far as it
+// can be known. It begins a file there and drops it.
+func CheckReplace(name string) error {
+	if _, err := replaceable(name); err != nil {
+		return err
+	}
+	f, err := OS().CreateTemp(filepath.Join(filepath.Dir(name), tempName()), 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 func removeIfThere(name string) error {

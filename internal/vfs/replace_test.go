@@ -24,7 +24,18 @@ func TestReplaceFile(t *testing.T) {
 	if err := ReplaceFile(filepath.Join(dir, "none", "x"), 0o600, nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a directory that is not there: %v", err)
 	}
+	ok(t, CheckReplace(name))
+	ok(t, CheckReplace(filepath.Join(dir, "new")))
+	if es, err := os.ReadDir(dir); err != nil || len(es) != 1 {
+		t.Errorf("looking left something: %v, %v", es, err)
+	}
+	if err := CheckReplace(filepath.Join(dir, "none", "x")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a directory that is not there: %v", err)
+	}
 	ok(t, os.Mkdir(filepath.Join(dir, "sub"), 0o700))
+	if err := CheckReplace(filepath.Join(dir, "sub")); !errors.Is(err, ErrNotRegular) {
+		t.Errorf("a directory: %v", err)
+	}
 	if err := ReplaceFile(filepath.Join(dir, "sub"), 0o600, nil); !errors.Is(err, ErrNotRegular) {
 		t.Errorf("a directory: %v", err)
 	}

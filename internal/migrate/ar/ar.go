@@ -107,7 +107,7 @@ func Open(ctx context.Context, in source.Input, o source.Options) (source.Archiv
 			a.info.Entries++
 			a.info.Bytes += m.size
 			if o.MaxEntries > 0 && a.info.Entries > o.MaxEntries {
-				return nil, fmt.Errorf("%w: more than %d entries", source.ErrLimit, o.MaxEntries)
+				return nil, source.TooManyEntries(o.MaxEntries)
 			}
 		}
 	}

@@ -165,6 +165,7 @@ func TestRealTools(t *testing.T) {
 }
 
 func FuzzOpen(f *testing.F) {
+	sourcetest.Seed(f, "../testdata/libarchive", ".ar")
 	f.Add([]byte(magic + made("//", "", "long name/\n") + made("/0", "644", "x") + made("#1/4", "644", "namedata")))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		_, list, err := readAll(t, string(b))

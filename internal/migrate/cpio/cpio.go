@@ -84,7 +84,7 @@ func Open(ctx context.Context, in source.Input, o source.Options) (source.Archiv
 		a.info.Entries++
 		a.info.Bytes += h.size // no more than the stream has: it was read
 		if o.MaxEntries > 0 && a.info.Entries > o.MaxEntries {
-			return nil, fmt.Errorf("%w: more than %d entries", source.ErrLimit, o.MaxEntries)
+			return nil, source.TooManyEntries(o.MaxEntries)
 		}
 	}
 	return a, nil

@@ -339,6 +339,7 @@ func TestRealTools(t *testing.T) {
 }
 
 func FuzzOpen(f *testing.F) {
+	sourcetest.Seed(f, "../testdata/libarchive", ".cpio", ".bin")
 	for _, l := range layouts {
 		f.Add(made(l, file{name: "a", mode: 0o100644, ino: 1, nlink: 2}, file{name: "b", data: "x", mode: 0o100644, ino: 1, nlink: 2}, file{name: "l", data: "a", mode: 0o120777}))
 	}

@@ -144,7 +144,7 @@ func (a *archive) survey(ctx context.Context) error {
 			return err
 		}
 		if n++; a.most > 0 && n > a.most {
-			return fmt.Errorf("%w: more than %d entries", source.ErrLimit, a.most)
+			return source.TooManyEntries(a.most)
 		}
 		a.info.Encrypted = a.info.Encrypted || h.Encrypted
 		switch {

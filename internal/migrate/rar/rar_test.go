@@ -7,6 +7,7 @@ import (
 	"errors"
 	"hash/crc32"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -19,7 +20,7 @@ import (
 	"lockbox/internal/migrate/unpack"
 )
 
-// Nothing free packs for RAR, so the tests write archives whose contents stand in them as they are.
+// Nothing free packs for RAR: the tests write archives whose contents stand in them as they are, and read a few real ones.
 
 // block4 makes a block of the older layout; fields begin behind the header's length.
 func block4(kind byte, flags uint16, fields, data []byte) []byte {
@@ -323,6 +324,7 @@ func TestProgramInFront(t *testing.T) {
 }
 
 func FuzzOpen(f *testing.F) {
+	sourcetest.Seed(f, "testdata/libarchive", ".rar")
 	f.Add(rar4(0, file4(kind4File, 0, "a", "content one", 3, 0o100644), file4(kind4Service, 0, "CMT", "b", 3, 0)))
 	f.Add(rar5(0, file5{name: "a", flags: 4, data: "x", extra: extra5(3, vint(1|2|16), make([]byte, 8))}.block()))
 	f.Add(rar5(0, block5(kind5File, 2, append(vint(0, 100, 0, 3<<7, 0, 1), 'a'), nil, []byte("\x00\x01\x02 packed"))))
@@ -388,6 +390,33 @@ func fixed(b []byte) []byte {
 		off = end
 	}
 	return b
+}
+
+// Archives that RAR itself made, of both layouts: contents of every kind of compression, filters, links, names, owners.
+func TestRealArchives(t *testing.T) {
+	sourcetest.Facts(t, "testdata/libarchive", func(_ string, b []byte) (source.Archive, error) {
+		if v := Probe(sourcetest.Input(b)); v.Format != Format || !v.Supported {
+			t.Errorf("%+v", v)
+		}
+		return Open(context.Background(), sourcetest.Input(b), sourcetest.Pass("12345678"))
+	})
+	b, err := os.ReadFile("testdata/libarchive/test_read_format_rar5_owner.rar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, err := readAll(t, b, source.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x := list["root.txt"].e.Entry; x.User != "root" || x.Group != "wheel" {
+		t.Errorf("%+v", x)
+	}
+	if x := list["nobody.txt"].e.Entry; x.User != "nobody" || x.Group != "nogroup" {
+		t.Errorf("%+v", x)
+	}
+	if x := list["numeric.txt"].e.Entry; !x.HasOwner || x.UID != 9999 || x.GID != 8888 {
+		t.Errorf("%+v", x)
+	}
 }
 
 // What stands before damage is given out, and the damage is the last thing.

@@ -2,7 +2,6 @@ package revault
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"math"
 	"slices"
@@ -51,7 +50,7 @@ func (a *Archive) tableOfContents(ctx context.Context, each func(*record) error)
 		}
 		return readLeaf(c, b, func(r *record) error {
 			if n++; n > a.maxEntries {
-				return fmt.Errorf("%w: more than %d entries", source.ErrLimit, a.maxEntries)
+				return source.TooManyEntries(a.maxEntries)
 			}
 			if r.flags&flagDeleted != 0 {
 				return nil

@@ -1,6 +1,7 @@
 package sevenzip
 
 import (
+	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/bodgit/sevenzip"
+	"github.com/klauspost/compress/flate"
 
 	"lockbox/internal/format"
 	"lockbox/internal/migrate/unpack"
@@ -21,6 +23,7 @@ const (
 	coderLZMA2 = "\x21"
 	coderLZMA  = "\x03\x01\x01"
 	coderPPMd  = "\x03\x04\x01"
+	coderFlate = "\x04\x01\x08"
 	coderZstd  = "\x04\xf7\x11\x01"
 	coderLZ4   = "\x04\xf7\x11\x04"
 	coderAES   = "\x06\xf1\x07\x01"
@@ -29,7 +32,7 @@ const (
 // known are the coders that are decoded, with their number of inputs.
 var known = map[string]int{
 	"\x00": 1, "\x03": 1, coderLZMA: 1, "\x03\x03\x01\x03": 1, "\x03\x03\x01\x1b": 4, "\x03\x03\x02\x05": 1,
-	"\x03\x03\x05\x01": 1, "\x03\x03\x08\x05": 1, "\x04\x01\x08": 1, "\x04\x02\x02": 1, coderZstd: 1,
+	"\x03\x03\x05\x01": 1, "\x03\x03\x08\x05": 1, coderFlate: 1, "\x04\x02\x02": 1, coderZstd: 1,
 	"\x04\xf7\x11\x02": 1, coderLZ4: 1, coderAES: 1, "\x0a": 1, coderLZMA2: 1, coderPPMd: 1,
 }
 
@@ -38,17 +41,40 @@ const (
 	maxDerivations = 1 << 26   // hashes for keys, over all blocks; 7-Zip takes 2^19 for one archive
 )
 
-// register gives the library decoders of zstd and lz4 that stay within bounds and check their streams' ends.
+// register gives the library decoders of zstd and lz4 that stay within bounds and check their streams' ends, and all that
+// may return bytes together with the end through apart: its own one for deflate lets BCJ2 lose the last byte.
 var register = sync.OnceFunc(func() {
-	for id, kind := range map[string]string{coderZstd: "zstd", coderLZ4: "lz4"} {
+	for id, open := range map[string]func(io.Reader) (io.ReadCloser, error){
+		coderFlate: func(r io.Reader) (io.ReadCloser, error) { return flate.NewReader(bufio.NewReader(r)), nil },
+		coderZstd:  func(r io.Reader) (io.ReadCloser, error) { return unpack.NewReader("zstd", r, maxWindow) },
+		coderLZ4:   func(r io.Reader) (io.ReadCloser, error) { return unpack.NewReader("lz4", r, maxWindow) },
+	} {
 		sevenzip.RegisterDecompressor([]byte(id), func(_ []byte, _ uint64, in []io.ReadCloser) (io.ReadCloser, error) {
 			if len(in) != 1 {
-				return nil, corrupt("%s has %d inputs", kind, len(in))
+				return nil, corrupt("method %x has %d inputs", id, len(in))
 			}
-			return unpack.NewReader(kind, in[0], maxWindow)
+			z, err := open(in[0])
+			return &apart{ReadCloser: z}, err
 		})
 	}
 })
+
+// apart never returns bytes and an error at once: the library's decoders that read from another by single bytes take the
+// error and drop the byte.
+type apart struct {
+	io.ReadCloser
+	err error
+}
+
+func (a *apart) Read(p []byte) (n int, err error) {
+	if a.err != nil {
+		return 0, a.err
+	}
+	if n, a.err = a.ReadCloser.Read(p); n > 0 {
+		return n, nil
+	}
+	return 0, a.err
+}
 
 func (f *folder) encrypted() bool {
 	return slices.ContainsFunc(f.coders, func(c coder) bool { return c.id == coderAES })

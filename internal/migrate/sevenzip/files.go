@@ -34,6 +34,9 @@ type file struct {
 func (h *header) parseFiles(c *format.Cursor, most int) error {
 	v := number(c)
 	if v > uint64(most) {
+		if most < maxFiles {
+			return source.TooManyEntries(int64(most))
+		}
 		return limit("entries", most)
 	}
 	n := int(v)

@@ -27,17 +27,7 @@ func Probe(in source.Input) source.Verdict {
 	if err != nil || off < 0 {
 		return source.Verdict{}
 	}
-	v := source.Verdict{Format: Format}
-	s, err := readStart(in, off)
-	switch {
-	case err != nil:
-		v.Detail = "its start header is damaged"
-	case !s.inside(in):
-		v.Detail = "its directory stands behind the end of the file: it was cut off, or it is the first of several volumes (join them: cat NAME.7z.0* > NAME.7z)"
-	default:
-		v.Supported = true
-	}
-	return v
+	return source.Verdict{Format: Format, Supported: true}
 }
 
 // find returns where the start header is, or -1.
@@ -94,7 +84,7 @@ func Open(ctx context.Context, in source.Input, o source.Options) (source.Archiv
 		return nil, err
 	}
 	if !s.inside(in) {
-		return nil, format.Corrupt("7z start header", off, "the directory stands behind the end of the file")
+		return nil, format.Corrupt("7z start header", off, "the directory stands behind the end of the file: it was cut off, or it is the first of several volumes (join them: cat NAME.7z.0* > NAME.7z)")
 	}
 	a := &archive{in: in, base: s.base, maxFiles: maxFiles, ask: o.Passphrase}
 	if o.MaxEntries > 0 && o.MaxEntries < maxFiles {

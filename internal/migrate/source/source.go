@@ -69,13 +69,14 @@ type Info struct {
 	Notes, Lost []string
 }
 
-// Comment is the note that keeps what an archive says of itself, as that of git archive names a commit.
-func Comment(text string) string {
+// Said is the note that keeps what an archive says of itself, in a comment, as that of git archive names a commit, or in
+// a label.
+func Said(in, text string) string {
 	const most = 1000
 	if len(text) > most {
-		return fmt.Sprintf("the archive has a comment of %d bytes, which begins with %q", len(text), text[:most])
+		return fmt.Sprintf("the archive has a %s of %d bytes, which begins with %q", in, len(text), text[:most])
 	}
-	return fmt.Sprintf("the archive has a comment: %q", text)
+	return fmt.Sprintf("the archive has a %s: %q", in, text)
 }
 
 // Before is the note on n bytes in front of an archive that begins where its format finds it.

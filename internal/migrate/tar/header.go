@@ -22,6 +22,7 @@ const (
 	typeCont     = '7'
 	typePax      = 'x'
 	typeSunPax   = 'X'
+	typeSunACL   = 'A'
 	typeGlobal   = 'g'
 	typeLongName = 'L'
 	typeLongLink = 'K'
@@ -51,10 +52,11 @@ type header struct {
 	real         int64
 }
 
-// sumOK reports whether a block's check sum matches. Some programs added signed bytes.
+// sumOK reports whether a block's check sum matches. Some programs added signed bytes, of which zero can be the sum, so
+// that a field without a number is none.
 func sumOK(b []byte) bool {
 	want, ok := number(b[148:156])
-	if !ok {
+	if !ok || !bytes.ContainsAny(b[148:156], "01234567") {
 		return false
 	}
 	var plain, signed int64

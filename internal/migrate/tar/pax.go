@@ -29,6 +29,7 @@ type extended struct {
 	pieces  []string // of GNU's first sparse format: offset, length, ...
 	name    string   // GNU's long ones
 	link    string
+	acl     bool  // an access control list of Solaris
 	size    int64 // of the headers
 	most    int   // records
 }
@@ -75,10 +76,11 @@ func (x *extended) over(global map[string]string) map[string]string {
 	return all
 }
 
-// silent are records that say nothing about the file itself, or nothing that any archive keeps.
+// silent are records that say nothing about the file itself, or nothing that any archive keeps. SUN.holesdata only says
+// where holes were: their zeros are in the archive.
 var silent = map[string]bool{
 	"atime": true, "ctime": true, "comment": true, "hdrcharset": true, "charset": true, "SCHILY.dev": true, "SCHILY.ino": true, "SCHILY.nlink": true,
-	"SCHILY.filetype": true, "SCHILY.realsize": true, "LIBARCHIVE.symlinktype": true, "SCHILY.tarfiletype": true, "SCHILY.volhdr": true,
+	"SCHILY.filetype": true, "SCHILY.realsize": true, "LIBARCHIVE.symlinktype": true, "SCHILY.tarfiletype": true, "SCHILY.archtype": true, "SCHILY.release": true, "SUN.holesdata": true,
 }
 
 // apply lets records overrule the header, and fills in what only they can say.
@@ -92,7 +94,7 @@ func apply(records map[string]string, h *header, e *index.Entry, at int64) (lost
 		}
 		var bad error
 		switch {
-		case silent[k], strings.HasPrefix(k, "GNU.sparse."):
+		case silent[k], strings.HasPrefix(k, "GNU.sparse."), strings.HasPrefix(k, "SCHILY.volhdr."):
 		case k == "path":
 			h.name = v
 		case k == "linkpath":

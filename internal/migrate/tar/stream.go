@@ -76,6 +76,37 @@ func (t *stream) block() ([]byte, error) {
 // unread makes the latest block the next one again.
 func (t *stream) unread() { t.back, t.at = true, t.at-blockSize }
 
+// maxNothing is how long an archive of nothing may be: a record of the largest size that tar writes in one piece.
+const maxNothing = 1 << 20
+
+// nothing reports whether an archive without an entry has been begun: blocks of zeros, and no end too soon. What goes on
+// with anything else is not an archive but the image of a disk perhaps, which begins with zeros too.
+func (t *stream) nothing() bool {
+	for t.at <= maxNothing {
+		b, err := t.block()
+		if errors.Is(err, io.EOF) {
+			return t.at > blockSize
+		}
+		if err != nil || !isZero(b) {
+			return false
+		}
+	}
+	return false
+}
+
+// atHeader reports whether a header or the archive's end comes next. It goes past what is neither.
+func (t *stream) atHeader() bool {
+	b, err := t.block()
+	if err != nil {
+		return true // the next reading says what is wrong
+	}
+	if isZero(b) || isHeader(b) {
+		t.unread()
+		return true
+	}
+	return false
+}
+
 // skipTo goes on to a position.
 func (t *stream) skipTo(at int64) error {
 	n := at - t.at

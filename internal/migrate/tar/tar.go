@@ -15,7 +15,7 @@ import (
 )
 
 // suffixes are what names of compressed archives end in.
-var suffixes = map[string]string{"": "tar", "gzip": "tar.gz", "bzip2": "tar.bz2", "xz": "tar.xz", "zstd": "tar.zst", "lz4": "tar.lz4", "lzip": "tar.lz", "lzma": "tar.lzma"}
+var suffixes = map[string]string{"": "tar", "gzip": "tar.gz", "bzip2": "tar.bz2", "xz": "tar.xz", "zstd": "tar.zst", "lz4": "tar.lz4", "lzip": "tar.lz", "lzma": "tar.lzma", "compress": "tar.Z"}
 
 // Probe says whether an input is a tar archive, compressed or not.
 func Probe(in source.Input) source.Verdict {
@@ -42,14 +42,10 @@ func probe(in source.Input) (kind string, ok bool) {
 	}
 	defer t.close()
 	b, err := t.block()
-	if err != nil {
-		return "", false
+	if err == nil && isZero(b) {
+		return kind, t.nothing()
 	}
-	if isZero(b) { // an archive of nothing
-		b, err = t.block()
-		return kind, err == nil && isZero(b)
-	}
-	return kind, isHeader(b)
+	return kind, err == nil && isHeader(b)
 }
 
 type archive struct {
@@ -178,7 +174,7 @@ func (a *archive) next(t *stream, global map[string]string) (e *source.Entry, af
 			return nil, 0, err
 		}
 		if isZero(b) {
-			if x.records != nil || x.name != "" || x.link != "" {
+			if x.records != nil || x.name != "" || x.link != "" || x.acl {
 				return nil, 0, corrupt(at, "the archive ends behind an extended header")
 			}
 			return nil, 0, errEnd
@@ -189,7 +185,7 @@ func (a *archive) next(t *stream, global map[string]string) (e *source.Entry, af
 		}
 		h.sparse = []byte(string(h.sparse)) // the block is used again
 		switch h.kind {
-		case typePax, typeSunPax, typeGlobal, typeLongName, typeLongLink:
+		case typePax, typeSunPax, typeSunACL, typeGlobal, typeLongName, typeLongLink:
 			if x.size += h.size; x.size > maxExtended || h.kind == typeGlobal && h.size > maxForAllSize {
 				return nil, 0, corrupt(at, "an extended header of %d bytes is longer than any program writes", h.size)
 			}
@@ -202,13 +198,18 @@ func (a *archive) next(t *stream, global map[string]string) (e *source.Entry, af
 				x.name = strings.TrimRight(s, "\x00")
 			case typeLongLink:
 				x.link = strings.TrimRight(s, "\x00")
+			case typeSunACL:
+				x.acl = true
 			case typeGlobal:
 				g := extended{records: global, most: maxForAll}
 				if err := g.parsePax(s, at); err != nil {
 					return nil, 0, err
 				}
 				if c := global["comment"]; c != "" {
-					a.note(&a.info.Notes, source.Comment(c))
+					a.note(&a.info.Notes, source.Said("comment", c))
+				}
+				if l := global["SCHILY.volhdr.label"]; l != "" {
+					a.note(&a.info.Notes, source.Said("label", l))
 				}
 			default:
 				if err := x.parsePax(s, at); err != nil {
@@ -232,6 +233,9 @@ func (a *archive) entry(t *stream, h *header, x *extended, records map[string]st
 	}
 	var bad error
 	e.Lost, bad = apply(records, h, &e.Entry, at)
+	if x.acl {
+		e.Lost = append(e.Lost, "its access control list")
+	}
 	if x.records["comment"] != "" {
 		e.Lost = append(e.Lost, "its comment")
 	}
@@ -242,8 +246,17 @@ func (a *archive) entry(t *stream, h *header, x *extended, records map[string]st
 	if headerOnly(h.kind) {
 		h.size = 0
 	}
-	// Where the next header stands is known now, whatever is wrong with this entry.
 	data := t.at
+	if h.oldDir() && h.size > 0 {
+		// The first programs wrote no data behind a directory, whatever its size says. Taken at its word it would swallow
+		// the next entry; where something else follows it has data, which a directory cannot keep.
+		if t.atHeader() {
+			h.size = 0
+		} else {
+			e.Lost = append(e.Lost, fmt.Sprintf("%d bytes of data, for it is a directory", h.size))
+		}
+	}
+	// Where the next header stands is known now, whatever is wrong with this entry.
 	var list []piece
 	real, used, sparse := int64(0), int64(0), false
 	if h.kind == typeSparse && h.gnu {
@@ -280,6 +293,9 @@ func (a *archive) entry(t *stream, h *header, x *extended, records map[string]st
 	return e, after, nil
 }
 
+// oldDir reports a directory of before there was a kind for them.
+func (h *header) oldDir() bool { return h.kind == typeOldFile && strings.HasSuffix(h.name, "/") }
+
 // headerOnly reports the kinds after which no data come, whatever the header's size says.
 func headerOnly(kind byte) bool {
 	switch kind {
@@ -305,7 +321,7 @@ func (a *archive) describe(e *source.Entry, h *header) (err error) {
 	switch h.kind {
 	case typeFile, typeOldFile, typeCont, typeSparse:
 		en.Kind = index.File
-		if h.kind == typeOldFile && strings.HasSuffix(h.name, "/") {
+		if h.oldDir() {
 			en.Kind = index.Dir
 		}
 	case typeLink:

@@ -244,24 +244,26 @@ func TestRefusedEntries(t *testing.T) {
 	}
 }
 
+// head makes a header of the oldest layout.
+func head(name string, kind byte, size int) []byte {
+	b := make([]byte, blockSize)
+	copy(b, name)
+	for at, n := range map[int]int{100: 0o644, 108: 0, 116: 0} {
+		copy(b[at:], fmt.Sprintf("%07o", n))
+	}
+	copy(b[124:], fmt.Sprintf("%011o\x00%011o", size, 0))
+	b[156] = kind
+	copy(b[148:], "        ")
+	sum := 0
+	for _, c := range b {
+		sum += int(c)
+	}
+	copy(b[148:], fmt.Sprintf("%06o\x00", sum))
+	return b
+}
+
 // What extended headers make a reader keep, and look at again for each entry, has a bound.
 func TestExtendedHeadersAreBounded(t *testing.T) {
-	head := func(kind byte, size int) []byte {
-		b := make([]byte, blockSize)
-		copy(b, "x")
-		for at, n := range map[int]int{100: 0o644, 108: 0, 116: 0} {
-			copy(b[at:], fmt.Sprintf("%07o", n))
-		}
-		copy(b[124:], fmt.Sprintf("%011o\x00%011o", size, 0))
-		b[156] = kind
-		copy(b[148:], "        ")
-		sum := 0
-		for _, c := range b {
-			sum += int(c)
-		}
-		copy(b[148:], fmt.Sprintf("%06o\x00", sum))
-		return b
-	}
 	records := func(kind byte, format string, from, n int) []byte {
 		var s strings.Builder
 		for i := range n {
@@ -269,9 +271,9 @@ func TestExtendedHeadersAreBounded(t *testing.T) {
 			fmt.Fprintf(&s, "%d %s\n", len(kv)+4, kv) // two digits
 		}
 		data := append([]byte(s.String()), make([]byte, -s.Len()&(blockSize-1))...)
-		return append(head(kind, s.Len()), data...)
+		return append(head("x", kind, s.Len()), data...)
 	}
-	file := append(head('0', 0), make([]byte, 2*blockSize)...)
+	file := append(head("x", '0', 0), make([]byte, 2*blockSize)...)
 	for _, c := range []struct {
 		what string
 		b    [][]byte
@@ -283,7 +285,7 @@ func TestExtendedHeadersAreBounded(t *testing.T) {
 		{"for all", [][]byte{records('g', "atime%06d=v", 0, maxForAll)}, ""},
 		{"for all, one more", [][]byte{records('g', "atime%06d=v", 0, maxForAll), records('g', "atime%06d=v", maxForAll, 1)}, "more than"},
 		{"for all, long", [][]byte{records('g', "atime%06d=v", 0, maxForAllSize/17+1)}, "longer than"},
-		{"long names", [][]byte{append(head('L', maxExtended/2+1), make([]byte, maxExtended/2+blockSize)...), append(head('K', maxExtended/2+1), make([]byte, maxExtended/2+blockSize)...)}, "longer than"},
+		{"long names", [][]byte{append(head("x", 'L', maxExtended/2+1), make([]byte, maxExtended/2+blockSize)...), append(head("x", 'K', maxExtended/2+1), make([]byte, maxExtended/2+blockSize)...)}, "longer than"},
 	} {
 		got, _, err := readEverything(append(bytes.Join(c.b, nil), file...), source.Options{})
 		if c.err == "" && (err != nil || len(got) != 1 || got[0].err != nil) || c.err != "" && (!errors.Is(err, format.ErrCorrupt) || !strings.Contains(err.Error(), c.err)) {
@@ -292,18 +294,20 @@ func TestExtendedHeadersAreBounded(t *testing.T) {
 	}
 }
 
+func zip(t testing.TB, b []byte) []byte {
+	t.Helper()
+	var z bytes.Buffer
+	w := gzip.NewWriter(&z)
+	_, err := w.Write(b)
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return z.Bytes()
+}
+
 func TestEnds(t *testing.T) {
 	one := write(t, &stdtar.Header{Name: "a", Typeflag: stdtar.TypeReg, Size: 700})
 	two := write(t, &stdtar.Header{Name: "b", Typeflag: stdtar.TypeReg, Size: 7})
-	zip := func(b []byte) []byte {
-		var z bytes.Buffer
-		w := gzip.NewWriter(&z)
-		_, err := w.Write(b)
-		if err := errors.Join(err, w.Close()); err != nil {
-			t.Fatal(err)
-		}
-		return z.Bytes()
-	}
 	for _, c := range []struct {
 		what    string
 		b       []byte
@@ -325,7 +329,7 @@ func TestEnds(t *testing.T) {
 		for _, packed := range []bool{false, true} {
 			b := c.b
 			if packed {
-				b = zip(b)
+				b = zip(t, b)
 			}
 			got, info, err := readEverything(b, source.Options{})
 			if len(got) != c.entries || c.err == "" && err != nil || c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err) || !errors.Is(err, format.ErrCorrupt)) {
@@ -339,11 +343,79 @@ func TestEnds(t *testing.T) {
 			}
 		}
 	}
-	if v := Probe(sourcetest.Input(zip(make([]byte, 10240)))); v.Format != "tar.gz" {
-		t.Errorf("an archive of nothing: %+v", v)
+	for n, want := range map[int]string{512: "", 1024: "tar.gz", 10240: "tar.gz", maxNothing: "tar.gz", 4 * maxNothing: ""} {
+		if v := Probe(sourcetest.Input(zip(t, make([]byte, n)))); v.Format != want {
+			t.Errorf("an archive of nothing, %d bytes: %+v", n, v)
+		}
 	}
-	if _, _, err := readEverything(zip(one), source.Options{MaxBytes: 1000}); !errors.Is(err, source.ErrLimit) {
+	if v := Probe(sourcetest.Input(zip(t, append(make([]byte, 32<<10), "\x01CD001 and so on: the image of a disk"...)))); v.Format != "" {
+		t.Errorf("zeros, and then something else: %+v", v)
+	}
+	if _, _, err := readEverything(zip(t, one), source.Options{MaxBytes: 1000}); !errors.Is(err, source.ErrLimit) {
 		t.Errorf("too long: %v", err)
+	}
+}
+
+// Before there was a kind for directories their names ended in a slash, and no data followed whatever the size said.
+func TestOldDirectories(t *testing.T) {
+	end, data := make([]byte, 2*blockSize), append([]byte("data"), make([]byte, blockSize-4)...)
+	for _, c := range []struct {
+		what string
+		b    [][]byte
+		lost []string
+	}{
+		{"with a size and no data", [][]byte{head("d/", 0, 4), head("f", '0', 0), end}, nil},
+		{"last", [][]byte{head("f", '0', 0), head("d/", 0, 4), end}, nil},
+		{"with data", [][]byte{head("d/", 0, 4), data, head("f", '0', 0), end}, []string{"4 bytes of data, for it is a directory"}},
+	} {
+		got, _, err := readEverything(bytes.Join(c.b, nil), source.Options{})
+		if packed, _, perr := readEverything(zip(t, bytes.Join(c.b, nil)), source.Options{}); perr != nil || len(packed) != len(got) {
+			t.Errorf("%s, packed: %v, %d entries", c.what, perr, len(packed))
+		}
+		d, f := find(got, "d"), find(got, "f")
+		if err != nil || len(got) != 2 || d.err != nil || d.e.Entry.Kind != index.Dir || !slices.Equal(d.e.Lost, c.lost) || f.err != nil {
+			t.Errorf("%s: %v, %+v %+v", c.what, err, d.e, f.e)
+		}
+	}
+}
+
+// A block of which the signed bytes add up to nothing, and that has no check sum, is no header.
+func TestNoCheckSum(t *testing.T) {
+	b := head("x", '0', 0)
+	copy(b[148:156], make([]byte, 8))
+	sum := 8 * int(' ')
+	for _, c := range b {
+		sum += int(int8(c))
+	}
+	for i := 300; sum != 0; i++ {
+		b[i] = byte(-min(sum, 128))
+		sum -= min(sum, 128)
+	}
+	if v := Probe(sourcetest.Input(append(b, make([]byte, 1024)...))); v.Format != "" {
+		t.Errorf("%+v", v)
+	}
+}
+
+// An access list of Solaris stands before its entry, as extended headers do.
+func TestSolarisAccessLists(t *testing.T) {
+	list := append([]byte("4000003user::rwx\x00"), make([]byte, blockSize-17)...)
+	got, _, err := readEverything(slices.Concat(head("f", 'A', 17), list, head("f", '0', 0), head("g", '0', 0), make([]byte, 1024)), source.Options{})
+	if err != nil || len(got) != 2 || got[0].err != nil || !slices.Equal(got[0].e.Lost, []string{"its access control list"}) || len(got[1].e.Lost) != 0 {
+		t.Errorf("%v, %+v", err, got)
+	}
+	if _, _, err := readEverything(slices.Concat(head("f", 'A', 17), list, make([]byte, 1024)), source.Options{}); !errors.Is(err, format.ErrCorrupt) {
+		t.Errorf("nothing behind it: %v", err)
+	}
+}
+
+// What star says of the whole archive is not lost with each entry of it.
+func TestStarVolumeHeader(t *testing.T) {
+	b := write(t, &stdtar.Header{Typeflag: stdtar.TypeXGlobalHeader, PAXRecords: map[string]string{
+		"SCHILY.archtype": "xustar", "SCHILY.volhdr.dumpdate": "1", "SCHILY.volhdr.label": "tape 7",
+	}}, &stdtar.Header{Name: "a", Typeflag: stdtar.TypeReg})
+	got, info, err := readEverything(b, source.Options{})
+	if err != nil || len(got) != 1 || len(got[0].e.Lost) != 0 || len(info.Lost) != 0 || len(info.Notes) != 1 || !strings.Contains(info.Notes[0], "tape 7") {
+		t.Errorf("%v, %+v, %+v", err, got, info)
 	}
 }
 
@@ -445,6 +517,7 @@ func TestRealPrograms(t *testing.T) {
 }
 
 func FuzzTar(f *testing.F) {
+	sourcetest.Seed(f, "../testdata/libarchive", ".tar", ".Z", ".tlz")
 	list, _ := filepath.Glob("testdata/*.tar.gz")
 	for _, name := range list {
 		packed, plain := gunzip(f, name)

@@ -17,15 +17,17 @@ const (
 // HeadLen is how many bytes of a stream Probe wants to see; fewer are fine when there are no more.
 const HeadLen = 16
 
-// Probe names the compression of a stream that begins with head: gzip, bzip2, xz, zstd, lz4, lzip, lzma, or compress,
-// which NewReader refuses. It is "" for anything else.
+// Probe names the compression of a stream that begins with head: gzip, bzip2, xz, zstd, lz4, lzip, lzma, or compress. It
+// is "" for anything else.
 func Probe(head []byte) string {
 	is := func(magic string) bool { return bytes.HasPrefix(head, []byte(magic)) }
 	switch {
 	case is("\x1f\x8b\x08"):
 		return "gzip"
-	case is("\x1f\x9d"):
-		return "compress"
+	case is("\x1f\x9d") && len(head) >= compressHead:
+		if _, _, ok := compressBits(head[2]); ok {
+			return "compress"
+		}
 	case is("BZh") && len(head) >= 10 && head[3] >= '1' && head[3] <= '9' &&
 		(string(head[4:10]) == "\x31\x41\x59\x26\x53\x59" || string(head[4:10]) == "\x17\x72\x45\x38\x50\x90"):
 		return "bzip2"
@@ -50,11 +52,15 @@ func Probe(head []byte) string {
 	return ""
 }
 
-// legacyHeader says whether head can be the header of a .lzma file, which has no magic: properties as every
-// known encoder writes them, a window that is a power of two or half more, a size that is unknown or below 256 GiB,
-// and then the range coder's first byte, which is always zero.
+// legacyHeader says whether head can be the header of a .lzma file, which has no magic: properties in range, a window
+// that is a power of two or half more, a size that is unknown or below 256 GiB, and then the range coder's first byte,
+// which is always zero.
 func legacyHeader(head []byte) bool {
-	if len(head) < 14 || head[0] != 0x5d || head[13] != 0 {
+	if len(head) < 14 || head[13] != 0 {
+		return false
+	}
+	// (pb*5+lp)*9+lc, of which no encoder takes lc and lp above 4 together.
+	if p := head[0]; p >= 5*5*9 || p%9+p/9%5 > 4 {
 		return false
 	}
 	window, size := binary.LittleEndian.Uint32(head[1:]), binary.LittleEndian.Uint64(head[5:])

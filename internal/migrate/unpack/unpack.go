@@ -93,6 +93,12 @@ func (z *reader) open(window int64) error {
 		z.dec, z.close = d, func() error { d.Close(); return nil }
 	case "lz4":
 		z.dec = lz4.NewReader(src) // it works in its caller's goroutine unless told otherwise; blocks are 8 MiB at most
+	case "compress":
+		d, err := newCompressed(src)
+		if err != nil {
+			return err
+		}
+		z.dec = d
 	case "lzip":
 		z.dec = &lzipMembers{src: src, window: window}
 	case "lzma":
@@ -183,6 +189,9 @@ func (g *gzipMembers) Read(p []byte) (int, error) {
 		return n, err
 	case !again:
 		return n, io.EOF
+	}
+	if b, err := g.src.Peek(2); err == nil && string(b) != "\x1f\x8b" {
+		return n, format.Corrupt("gzip stream", -1, "bytes follow its end")
 	}
 	if err := g.dec.Reset(g.src); err != nil {
 		return n, noEOF(err)

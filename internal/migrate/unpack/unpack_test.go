@@ -209,8 +209,8 @@ func TestErrorsOfTheSourceAreItsOwn(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
-	if _, err := NewReader("compress", bytes.NewReader([]byte("\x1f\x9d\x90")), 0); !errors.Is(err, ErrUnsupported) {
-		t.Errorf("compress: %v", err)
+	if _, err := NewReader("rot13", bytes.NewReader([]byte("x")), 0); !errors.Is(err, ErrUnsupported) {
+		t.Errorf("rot13: %v", err)
 	}
 	z, err := NewReader("gzip", bytes.NewReader(pack["gzip"](t, []byte("x"))), 0)
 	if err != nil {
@@ -238,8 +238,11 @@ func (panicking) Read([]byte) (int, error) { panic("library") }
 func TestProbe(t *testing.T) {
 	for head, want := range map[string]string{
 		"": "", "B": "", "\x1f\x8b": "", "BZh9": "", "BZh91AY&SY": "bzip2", "BZh9\x17\x72\x45\x38\x50\x90": "bzip2", "BZh91AY&SX": "",
-		"\x1f\x9d\x90": "compress", "\x02\x21\x4c\x18": "lz4", "\x5f\x2a\x4d\x18": "zstd", "PK\x03\x04": "",
+		"\x1f\x9d\x90": "compress", "\x1f\x9d\x10": "compress", "\x1f\x9d\x88": "", "\x1f\x9d\xf0": "", "\x1f\x9d": "", "\x02\x21\x4c\x18": "lz4", "\x5f\x2a\x4d\x18": "zstd", "PK\x03\x04": "",
 		"\x5d\x00\x00\x80\x00\xff\xff\xff\xff\xff\xff\xff\xff\x00": "lzma",
+		"\x5e\x00\x00\x80\x00\xff\xff\xff\xff\xff\xff\xff\xff\x00": "lzma",
+		"\x0d\x00\x00\x80\x00\xff\xff\xff\xff\xff\xff\xff\xff\x00": "",
+		"\xe1\x00\x00\x80\x00\xff\xff\xff\xff\xff\xff\xff\xff\x00": "",
 		"\x5d\x00\x00\x80\x01\xff\xff\xff\xff\xff\xff\xff\xff\x00": "lzma",
 		"\x5d\x00\x00\x80\x02\xff\xff\xff\xff\xff\xff\xff\xff\x00": "",
 		"\x5d\x00\x00\x80\x00\xff\xff\xff\xff\xff\xff\xff\x0f\x00": "",
@@ -305,12 +308,13 @@ func TestRealTools(t *testing.T) {
 }
 
 func FuzzReader(f *testing.F) {
-	kinds := []string{"gzip", "bzip2", "xz", "zstd", "lz4", "lzip", "lzma"}
+	kinds := []string{"gzip", "bzip2", "xz", "zstd", "lz4", "lzip", "lzma", "compress"}
 	for i, kind := range kinds {
 		if pack[kind] != nil {
 			f.Add(uint8(i), pack[kind](f, sample(500)))
 		}
 	}
+	f.Add(uint8(7), packCompress(sample(5000), 12, true))
 	f.Add(uint8(1), []byte("BZh9\x17\x72\x45\x38\x50\x90\x00\x00\x00\x00"))
 	f.Fuzz(func(t *testing.T, i uint8, b []byte) {
 		kind := kinds[int(i)%len(kinds)]

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"slices"
@@ -28,6 +27,8 @@ const (
 	lenEnd      = 22
 	lenEnd64    = 56
 	lenLocate64 = 20
+
+	needsHidden = 62 // the version of the Zip64 end record that says, behind its fields, how the directory is encrypted
 )
 
 var le = binary.LittleEndian
@@ -45,7 +46,11 @@ func corrupt(off int64, detail string, args ...any) error {
 	return format.Corrupt("ZIP archive", off, detail, args...)
 }
 
-var errParts = errors.New("it is one of several parts of an archive: join them with the program that made them first")
+// What is known about archives that cannot be read, though nothing need be wrong with them.
+var (
+	errParts  = errors.New("it is one of several parts of an archive: join them with the program that made them first")
+	errHidden = errors.New("its directory is encrypted by PKWARE's own scheme, which is not read")
+)
 
 // findEnd looks for the end record. nil without an error when there is none.
 func findEnd(in source.Input) (*end, error) {
@@ -89,6 +94,9 @@ func readEnd(in source.Input, b []byte, at int64) (*end, error) {
 		return nil, err
 	}
 	if found != nil {
+		if le.Uint16(found[14:]) >= needsHidden && le.Uint64(found[4:]) > lenEnd64-12 {
+			return nil, errHidden
+		}
 		if le.Uint32(found[16:]) != 0 || le.Uint32(found[20:]) != 0 {
 			return nil, errParts
 		}
@@ -206,7 +214,7 @@ type span struct {
 // readDirectory reads all headers, and hands each out before it is known what it shares.
 func readDirectory(in source.Input, e *end, most int64, see func(*header)) ([]span, error) {
 	if most > 0 && e.count > uint64(most) {
-		return nil, fmt.Errorf("%w: it has %d entries, more than %d", source.ErrLimit, e.count, most)
+		return nil, source.TooManyEntries(most)
 	}
 	r := newReader(in, e)
 	list := make([]span, 0, min(e.count, 1<<16))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -47,6 +48,16 @@ func (a *archive) name(h *header) (string, error) {
 	return charmap.CodePage437.NewDecoder().String(h.raw)
 }
 
+// slashed is a name with slashes for the backslashes that some programs write on Windows, against the format, where no
+// name can have one. A name that is read by the format's own code page may be in another, in which the backslash is
+// a part of a character: it stays as it is, and is refused.
+func (a *archive) slashed(h *header, name string) string {
+	if !dosHost(h.madeBy) || h.flags&flagUTF8 == 0 && a.names == nil && !ascii(h.raw) {
+		return name
+	}
+	return strings.ReplaceAll(name, `\`, "/")
+}
+
 func ascii(s string) bool {
 	for i := range len(s) {
 		if s[i] >= utf8.RuneSelf {
@@ -63,9 +74,8 @@ const (
 	dosKept     = dosReadOnly | 1<<1 | 1<<2 | 1<<5 // and hidden, system, archive
 )
 
-// describe fills in what the headers say of an entry: kind, mode, times, owners.
-func describe(h *header, l local, e *index.Entry) (lost []string) {
-	dir := h.raw != "" && h.raw[len(h.raw)-1] == '/'
+// describe fills in what the headers say of an entry: kind, mode, times, owners. dir says that its name ends in a slash.
+func describe(h *header, l local, dir bool, e *index.Entry) (lost []string) {
 	mode := uint32(0)
 	if unixHost(h.madeBy) {
 		mode = h.attrs >> 16
@@ -109,10 +119,11 @@ func describe(h *header, l local, e *index.Entry) (lost []string) {
 }
 
 // fields are the extra ones that are read, or say nothing about the file: the size of the whole, room for alignment, the
-// mark of a Java archive, a comment, which is lost by itself.
+// mark of a Java archive, a comment, which is lost by itself, what bsdtar repeats of the directory for those who read a
+// stream.
 var fields = map[uint16]bool{
 	0x0001: true, 0x000a: true, 0x5455: true, 0x5855: true, 0x7855: true, 0x7875: true, 0x756e: true, 0x7075: true, 0x9901: true,
-	0x0000: true, 0xa220: true, 0xd935: true, 0xcafe: true, 0x6375: true,
+	0x0000: true, 0xa220: true, 0xd935: true, 0xcafe: true, 0x6375: true, 0x6c78: true,
 }
 
 // lostFields names some of the others.

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"iter"
 	"math"
+	"strings"
 
 	"golang.org/x/text/encoding"
 	"golang.org/x/text/encoding/ianaindex"
@@ -19,7 +20,8 @@ import (
 	"lockbox/internal/migrate/source"
 )
 
-// Probe says whether an input is a ZIP archive: by its beginning, or by an end record that leads to a directory.
+// Probe says whether an input is a ZIP archive: by its beginning, or by an end record that leads to a directory, wherever
+// both stand in what was put around them.
 func Probe(in source.Input) source.Verdict {
 	var head [4]byte
 	n, _ := in.ReadAt(head[:], 0) // what cannot be read is no ZIP archive
@@ -27,9 +29,9 @@ func Probe(in source.Input) source.Verdict {
 	begins := n == 4 && (sig == sigLocal || sig == sigEnd || sig == sigEnd64 || sig == sigSpanned)
 	e, err := findEnd(in)
 	switch {
-	case errors.Is(err, errParts) && e == nil && begins:
-		return source.Verdict{Format: "zip", Detail: errParts.Error()}
-	case e != nil && (begins || e.after == 0 && e.count > 0), begins:
+	case begins && (err == errParts || err == errHidden):
+		return source.Verdict{Format: "zip", Detail: err.Error()}
+	case e != nil && e.count > 0, begins:
 		return source.Verdict{Format: "zip", Supported: true}
 	}
 	return source.Verdict{}
@@ -65,7 +67,7 @@ func Open(ctx context.Context, in source.Input, o source.Options) (source.Archiv
 		a.info.Lost = append(a.info.Lost, fmt.Sprintf("%d bytes that follow the end of the archive", e.after))
 	}
 	if e.comment != "" {
-		a.info.Notes = append(a.info.Notes, source.Comment(e.comment))
+		a.info.Notes = append(a.info.Notes, source.Said("comment", e.comment))
 	}
 	switch {
 	case e.base > 0 && startsEntry(in):
@@ -74,17 +76,25 @@ func Open(ctx context.Context, in source.Input, o source.Options) (source.Archiv
 		a.info.Notes = append(a.info.Notes, source.Before(e.base))
 	}
 	a.end = e
+	locked, tidied := false, false
 	a.spans, err = readDirectory(in, e, o.MaxEntries, func(h *header) {
 		if h.bad == nil {
 			a.info.Bytes += min(h.size, math.MaxInt64-a.info.Bytes)
 		}
 		a.info.Encrypted = a.info.Encrypted || h.flags&flagEncrypted != 0
+		locked = locked || h.flags&(flagEncrypted|flagStrong|flagMasked) == flagEncrypted
+		if name, err := a.name(h); err == nil {
+			tidied = tidied || a.slashed(h, name) != name
+		}
 	})
 	if err != nil {
 		return nil, err
 	}
+	if tidied {
+		a.info.Notes = append(a.info.Notes, "names have backslashes, which are read as the slashes that they are where the archive was made")
+	}
 	a.info.Entries = int64(len(a.spans))
-	if a.info.Encrypted {
+	if locked {
 		if err := a.unlock(ctx, o); err != nil {
 			return nil, err
 		}
@@ -184,7 +194,7 @@ func (a *archive) entry(h *header) (*source.Entry, error) {
 	if err != nil {
 		return e, fmt.Errorf("its name cannot be decoded: %w", err)
 	}
-	e.Name = name
+	e.Name, name = name, a.slashed(h, name)
 	if e.Entry.Path, err = source.Path(name, unixHost(h.madeBy)); err != nil {
 		return e, err
 	}
@@ -195,7 +205,7 @@ func (a *archive) entry(h *header) (*source.Entry, error) {
 	if err != nil {
 		return e, err
 	}
-	e.Lost = describe(h, l, &e.Entry)
+	e.Lost = describe(h, l, strings.HasSuffix(name, "/"), &e.Entry)
 	if e.Entry.Path.IsZero() && e.Entry.Kind != index.Dir {
 		return e, errors.New("it is no directory, and has the name of the top")
 	}

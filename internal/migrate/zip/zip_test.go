@@ -207,9 +207,14 @@ func TestRefused(t *testing.T) {
 		{"dots", func() []byte { return raw(t, "a/../../b", "x") }, `".."`, "", nil},
 		{"absolute", func() []byte { return raw(t, "/etc/x", "x") }, "absolute", "", nil},
 		{"drive", func() []byte { return raw(t, `C:\x`, "x") }, "drive", "", nil},
-		{"backslash", func() []byte { b := raw(t, `a\b`, "x"); _, c := bothHeaders(b); c[5] = 0; return b }, "backslash", "", nil},
+		{"backslash, of an unknown character perhaps", func() []byte { b := raw(t, "\x95\\b", "x"); _, c := bothHeaders(b); c[5] = 0; return b }, "backslash", "", nil},
+		{"backslash, leading out", func() []byte { b := raw(t, `a\..\..\b`, "x"); _, c := bothHeaders(b); c[5] = 0; return b }, `".."`, "", nil},
 		{"no end", func() []byte { return raw(t, "name", "data")[:60] }, "", "its end is missing", format.ErrCorrupt},
 		{"parts", func() []byte { b := raw(t, "name", "data"); b[len(b)-18] = 1; return b }, "", "one of several parts", nil},
+		{"encrypted directory", func() []byte {
+			b, _ := os.ReadFile("../testdata/libarchive/test_read_format_zip_encryption_header.zip")
+			return b
+		}, "", "directory is encrypted", nil},
 		{"count", func() []byte { b := raw(t, "name", "data"); b[len(b)-14], b[len(b)-12] = 9, 9; return b }, "", "do not fit", format.ErrCorrupt},
 		{"one too few", func() []byte { b := raw(t, "name", "data"); b[len(b)-14], b[len(b)-12] = 0, 0; return b }, "", "goes on after its last entry", format.ErrCorrupt},
 		{"extra bytes", func() []byte {
@@ -288,6 +293,11 @@ func TestBeforeAndAfter(t *testing.T) {
 	if err != nil || got["second"].data != "2" || len(info.Lost) != 1 || !strings.Contains(info.Lost[0], "another ZIP archive") {
 		t.Errorf("an archive before: %v, %+v, %+v", err, got["second"], info)
 	}
+	both := slices.Concat([]byte("#!/bin/sh\n"), z, []byte("trailing"))
+	got, info, err = readEverything(both, source.Options{})
+	if v := Probe(sourcetest.Input(both)); !v.Supported || err != nil || got["name"].data != "data" || len(info.Lost) != 1 || len(info.Notes) != 1 {
+		t.Errorf("before and after: %+v, %v, %+v, %+v", v, err, got["name"], info)
+	}
 	if v := Probe(sourcetest.Input([]byte("nothing of the kind, but long enough to hold an end record"))); v.Format != "" {
 		t.Errorf("text: %+v", v)
 	}
@@ -303,6 +313,7 @@ func TestUnreadFields(t *testing.T) {
 		{"UT\x05\x00\x01\x00\x00\x00\x40", nil},
 		{"\x35\xd9\x06\x00\x04\x00\x00\x00\x00\x00", nil},
 		{"\x00\x00\x00", nil},
+		{"xl\x05\x00\x04\x10\x00\x00\x00", nil},
 		{"SD\x04\x00\x01\x02\x03\x04", []string{"its access rights of Windows"}},
 		{"\x34\x12\x01\x00xUT\x05\x00\x01\x00\x00\x00\x40", []string{"what its extra field 0x1234 says"}},
 	} {
@@ -377,6 +388,36 @@ func TestNames(t *testing.T) {
 	}
 	if _, _, err := readEverything(one(t, "x", "x", nil), source.Options{Encoding: "klingon"}); err == nil {
 		t.Error("an unknown encoding was taken")
+	}
+}
+
+// Backslashes of systems where no name can have one are read as slashes, and it is said; those of Unix are characters.
+func TestBackslashes(t *testing.T) {
+	for _, c := range []struct {
+		raw, encoding string
+		host          byte
+		path          string
+		kind          index.Kind
+		notes         int
+	}{
+		{`dir\file`, "", hostFAT, "dir/file", index.File, 1},
+		{`dir\sub\`, "", hostNTFS, "dir/sub", index.Dir, 1},
+		{`grün\x`, "", hostFAT, "grün/x", index.File, 1},
+		{`dir\file`, "", hostUnix, `dir\file`, index.File, 0},
+		{"\x95\\.txt", "shift_jis", hostFAT, "表.txt", index.File, 0},
+	} {
+		b := one(t, c.raw, "", func(h *kzip.FileHeader) { h.Method = kzip.Store })
+		_, central := bothHeaders(b)
+		central[5] = c.host
+		a, err := Open(context.Background(), sourcetest.Input(b), source.Options{Encoding: c.encoding})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for e, err := range a.Entries(context.Background()) {
+			if err != nil || e.Err != nil || e.Entry.Path.String() != c.path || e.Entry.Kind != c.kind || len(a.Info().Notes) != c.notes {
+				t.Errorf("%q: %v, %+v, %q", c.raw, err, e, a.Info().Notes)
+			}
+		}
 	}
 }
 
@@ -602,6 +643,7 @@ func TestRealZip(t *testing.T) {
 }
 
 func FuzzZip(f *testing.F) {
+	sourcetest.Seed(f, "../testdata/libarchive", ".zip", ".zipx")
 	list, _ := filepath.Glob("testdata/*.zip")
 	for _, name := range list {
 		if b, err := os.ReadFile(name); err == nil {

@@ -1,5 +1,5 @@
-// Package sourcetest is what the tests of the readers of other formats share: an archive in memory, a passphrase, and
-// contents read to their end. Nothing but tests imports it.
+// Package sourcetest is what the tests of the readers of other formats share: an archive in memory, a passphrase,
+// contents read to their end, and archives held against what other programs say of them. Nothing but tests imports it.
 package sourcetest
 
 import (
