@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -18,18 +19,23 @@ import (
 //	<!-- exit CODE ... -->    the exit code that it has when it is not 0; of examples one for each line, the last one for the rest
 //	<!-- file: NAME -->       it is a file, which later blocks use
 //
+//	<!-- table -->            what follows is a table, and each command in it that names an archive is run like an example
+//
 // Blocks of the language sh are run, each by itself, in their order. Those of the language crontab have lines for cron, and
 // each of their commands is run. Those of the language examples stand for the examples in the help of the command that they
 // name, and each line is run in a copy of the directory as it is by then.
 type docBlock struct {
 	line  int
-	lang  string // setup, sh, crontab, examples
+	lang  string // setup, sh, crontab, examples, table
 	text  string
 	why   string // why it is not run, "" when it is
 	needs []string
 	exit  []string // the exit codes that it must have; none: 0
 	file  string
 }
+
+// inlineCommand is one that names an archive, in the middle of a text.
+var inlineCommand = regexp.MustCompile("`[^`]*\\blockbox [^`]*\\w\\.lbx[^`]*`")
 
 // textLanguages are those of blocks that hold no commands.
 var textLanguages = []string{"text", "go", "json"}
@@ -49,6 +55,12 @@ func docBlocks(text string) (blocks []docBlock, problems []string) {
 	for line := range strings.Lines(text) {
 		n++
 		line = strings.TrimRight(line, "\n")
+		if next.lang == "table" && !strings.HasPrefix(line, "|") {
+			next.text = body.String()
+			blocks = append(blocks, next)
+			body.Reset()
+			next, end = docBlock{}, ""
+		}
 		switch {
 		case end != "" && line == end:
 			if next.text = body.String(); !slices.Contains(textLanguages, next.lang) {
@@ -63,6 +75,8 @@ func docBlocks(text string) (blocks []docBlock, problems []string) {
 				bad("commands in a block of the language %s", next.lang)
 			}
 			body.WriteString(line + "\n")
+		case line == "<!-- table -->":
+			end, next.lang, next.line = "the end of the table", "table", n+1
 		case line == "<!-- setup":
 			end, next.lang, next.line = "-->", "setup", n
 		case strings.HasPrefix(line, "```"):
@@ -85,6 +99,8 @@ func docBlocks(text string) (blocks []docBlock, problems []string) {
 			}
 			marked = n
 		case line == "":
+		case inlineCommand.MatchString(line):
+			bad("a command that nobody runs: %s", line)
 		case marked > 0:
 			bad("the comment in line %d stands before something else than a block", marked)
 			next, marked = docBlock{}, 0
@@ -93,7 +109,9 @@ func docBlocks(text string) (blocks []docBlock, problems []string) {
 		}
 		blank = line == ""
 	}
-	if end != "" || marked > 0 {
+	if next.lang == "table" {
+		bad("a table at the end of the page")
+	} else if end != "" || marked > 0 {
 		bad("a block that does not end, or a comment without one")
 	}
 	return blocks, problems
@@ -155,12 +173,13 @@ func TestCommandsThatAreNotRun(t *testing.T) {
 
 func TestDocBlocks(t *testing.T) {
 	got, problems := docBlocks("text\n\n<!-- setup\nmkdir a\n-->\n\n```sh\none\n```\n\n<!-- exit 4 -->\n<!-- needs: a, b -->\n```sh\ntwo\n```\n\n```json\n{}\n```\n" +
-		"<!-- not run: slow -->\n\n```sh\nthree\n```\n<!-- file: f -->\n```sh\nfour\n```\n```crontab\nfive\n```\n<!-- exit 1 2 -->\n```examples\nkey add\n```\n")
+		"<!-- not run: slow -->\n\n```sh\nthree\n```\n<!-- file: f -->\n```sh\nfour\n```\n```crontab\nfive\n```\n<!-- exit 1 2 -->\n```examples\nkey add\n```\n<!-- table -->\n| a |\n| b |\n\ntext\n")
 	want := []docBlock{
 		{line: 3, lang: "setup", text: "mkdir a\n"}, {line: 7, lang: "sh", text: "one\n"},
 		{line: 13, lang: "sh", text: "two\n", exit: []string{"4"}, needs: []string{"a", "b"}},
 		{line: 22, lang: "sh", text: "three\n", why: "slow"}, {line: 26, lang: "sh", text: "four\n", file: "f"},
 		{line: 29, lang: "crontab", text: "five\n"}, {line: 33, lang: "examples", text: "key add\n", exit: []string{"1", "2"}},
+		{line: 37, lang: "table", text: "| a |\n| b |\n"},
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) || len(problems) > 0 {
 		t.Errorf("%+v, want %+v; %q", got, want, problems)
@@ -168,7 +187,7 @@ func TestDocBlocks(t *testing.T) {
 	for _, text := range []string{
 		"```\nx\n```\n", "```bash\nx\n```\n", "a\n\n    lockbox list\n", "a\n\n\tx\n", "```sh\nx\n", "```text\nlockbox list\n```\n", "```text\n$ x\n```\n",
 		"<!-- not run -->\n```sh\nx\n```\n", "<!-- not run: -->\n```sh\nx\n```\n", "<!-- notrun: x -->\n```sh\nx\n```\n", "<!-- exit 3 -->\nother\n\n```sh\nx\n```\n",
-		"<!-- exit 3 -->\n", "<!-- exit 3 -->\n```text\nx\n```\n", "<!--exit 3-->\n```sh\nx\n```\n",
+		"<!-- exit 3 -->\n", "<!-- exit 3 -->\n```text\nx\n```\n", "say `lockbox list a.lbx`\n", "| `lockbox list a.lbx` |\n", "<!--exit 3-->\n```sh\nx\n```\n", "<!-- table -->\n| a |\n",
 	} {
 		if _, problems := docBlocks(text); len(problems) != 1 {
 			t.Errorf("%q: %q", text, problems)

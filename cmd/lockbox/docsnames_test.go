@@ -45,16 +45,6 @@ func helpPages() map[string]helpPage {
 	return pages
 }
 
-// helpExamples returns the examples of a page.
-func helpExamples(t *testing.T, name string) []string {
-	t.Helper()
-	lines := helpPages()[strings.TrimPrefix(name, "lockbox")].examples
-	if len(lines) == 0 {
-		t.Errorf("there are no examples in the help on %q", name)
-	}
-	return lines
-}
-
 // Every example in the help stands in the page that has examples run.
 func TestHelpExamplesAreRun(t *testing.T) {
 	seen := map[string]int{"": 0}

@@ -133,11 +133,18 @@ func docScript(t *testing.T, b docBlock, path string) string {
 			script.WriteString(run(i, "", line))
 		}
 		return script.String()
-	case b.lang == "examples":
+	case b.lang == "examples", b.lang == "table":
+		lines := tableCommands(b.text)
+		if b.lang == "examples" {
+			lines = helpExamples(t, strings.TrimSpace(b.text))
+		}
+		if len(lines) == 0 {
+			t.Errorf("line %d: no commands", b.line)
+		}
 		var script strings.Builder
-		for i, line := range helpExamples(t, strings.TrimSpace(b.text)) {
+		for i, line := range lines {
 			before := "rm -rf \"$COPY/home\" && cp -a ~ \"$COPY/home\" && export HOME=\"$COPY/home\" && cd\n"
-			if m := regexp.MustCompile(` -o ([\w.]+)`).FindStringSubmatch(line); m != nil {
+			if m := regexp.MustCompile(`(?: -o |lockbox create )([\w.]+)`).FindStringSubmatch(line); m != nil {
 				before += "rm -f " + m[1] + "\n" // what it makes
 			}
 			script.WriteString(run(i, before, line))
@@ -175,6 +182,24 @@ func TestMissingTool(t *testing.T) {
 			t.Errorf("%q: %q, want %q", script, got, want)
 		}
 	}
+}
+
+// helpExamples returns the examples of a page.
+func helpExamples(t *testing.T, name string) []string {
+	t.Helper()
+	lines := helpPages()[strings.TrimPrefix(name, "lockbox")].examples
+	if len(lines) == 0 {
+		t.Errorf("there are no examples in the help on %q", name)
+	}
+	return lines
+}
+
+// tableCommands returns the command lines in the cells of a table that name an archive.
+func tableCommands(text string) (lines []string) {
+	for _, m := range regexp.MustCompile("`([^`]*lockbox [^`]*\\.lbx[^`]*)`").FindAllStringSubmatch(text, -1) {
+		lines = append(lines, strings.ReplaceAll(m[1], `\|`, "|"))
+	}
+	return lines
 }
 
 func hasTool(path, name string) bool {
