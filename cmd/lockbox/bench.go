@@ -51,10 +51,8 @@ lets go of what it has in memory: not on tmpfs.`,
   lockbox bench --jobs-sweep`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			for _, name := range []string{"expect-root", "lock-timeout"} {
-				if cmd.Flags().Changed(name) {
-					return usagef("bench opens no archive of yours, so --%s has no meaning here", name)
-				}
+			if cmd.Flags().Changed("lock-timeout") {
+				return usagef("bench opens no archive of yours, so --lock-timeout has no meaning here")
 			}
 			return a.bench(cmd.Context(), &opt)
 		},

@@ -106,6 +106,9 @@ happens as a whole or not at all, and every byte is checked when it is read.`,
 		if !brief[cmd.Name()] {
 			awaitSignals()
 		}
+		if err := withoutArchive(cmd); err != nil {
+			return err
+		}
 		return a.loadPins(cmd.Context())
 	}
 	root.SetUsageTemplate(usageTemplate)
@@ -131,6 +134,19 @@ happens as a whole or not at all, and every byte is checked when it is read.`,
 		cmd.Long = fill(cmd.Long)
 	}
 	return root
+}
+
+// withoutArchive refuses what is said of an archive to a command that opens none: a pin that nothing is held against would seem to hold.
+func withoutArchive(cmd *cobra.Command) error {
+	if strings.Contains(cmd.Use, "ARCHIVE") || strings.Contains(cmd.Use, "OLD") {
+		return nil
+	}
+	for _, name := range []string{"expect-root", "signer", "identity", "passphrase-file"} {
+		if cmd.Flags().Changed(name) {
+			return usagef("%s opens no archive, so --%s has no meaning here", strings.TrimPrefix(cmd.CommandPath(), "lockbox "), name)
+		}
+	}
+	return nil
 }
 
 // allCommands returns the commands below root, at every depth, and root.
