@@ -136,12 +136,12 @@ happens as a whole or not at all, and every byte is checked when it is read.`,
 	return root
 }
 
-// withoutArchive refuses what is said of an archive to a command that opens none: a pin that nothing is held against would seem to hold.
+// withoutArchive refuses pins where no archive is opened: one that nothing is held against would seem to hold.
 func withoutArchive(cmd *cobra.Command) error {
 	if strings.Contains(cmd.Use, "ARCHIVE") || strings.Contains(cmd.Use, "OLD") {
 		return nil
 	}
-	for _, name := range []string{"expect-root", "signer", "identity", "passphrase-file"} {
+	for _, name := range []string{"expect-root", "signer"} {
 		if cmd.Flags().Changed(name) {
 			return usagef("%s opens no archive, so --%s has no meaning here", strings.TrimPrefix(cmd.CommandPath(), "lockbox "), name)
 		}
