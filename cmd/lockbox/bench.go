@@ -1,18 +1,19 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"lockbox/internal/bench"
+	"lockbox/internal/vfs"
 )
 
 // benchOptions is a command line of bench.
@@ -78,11 +79,8 @@ func (a *app) bench(ctx context.Context, opt *benchOptions) error {
 	if err != nil {
 		return err
 	}
-	if opt.report != "" {
-		// Before minutes of measuring, not after them.
-		if err := writeWhole(opt.report, func(*os.File) error { return nil }, false); err != nil {
-			return benchFailure(err, opt.sweep)
-		}
+	if err := preparePlace(&opt.report); err != nil {
+		return err
 	}
 	r, err := bench.Run(ctx, o)
 	if err != nil {
@@ -93,8 +91,13 @@ func (a *app) bench(ctx context.Context, opt *benchOptions) error {
 		c = r.Compare(base)
 	}
 	if opt.report != "" {
-		if err := writeWhole(opt.report, func(f *os.File) error { return r.WritePage(f, c) }, true); err != nil {
-			return benchFailure(err, opt.sweep)
+		var page bytes.Buffer
+		err := r.WritePage(&page, c)
+		if err == nil {
+			err = vfs.ReplaceFile(opt.report, 0o666, page.Bytes())
+		}
+		if err != nil {
+			return benchFailure(fmt.Errorf("cannot write the report to %s: %w", quoted(opt.report), withoutPath(err)), opt.sweep)
 		}
 	}
 	if err := a.benchOutput(r, c); err != nil {
@@ -198,31 +201,6 @@ func (a *app) benchOutput(r *bench.Report, c *bench.Comparison) error {
 		}
 	}
 	return bench.WriteTotals(a.out, r.Count())
-}
-
-// writeWhole writes a file under a temporary name beside its own and then gives it that, or, when it is only to be
-// tried, removes it.
-func writeWhole(name string, write func(*os.File) error, keep bool) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("cannot write the report %s: %w", quoted(name), withoutPath(err))
-		}
-	}()
-	if fi, err := os.Stat(name); err == nil && !fi.Mode().IsRegular() {
-		return errors.New("something that is not a regular file has that name")
-	}
-	f, err := os.CreateTemp(filepath.Dir(name), ".lockbox-report-")
-	if err != nil {
-		return err
-	}
-	err = errors.Join(write(f), f.Chmod(0o644), f.Close())
-	if err == nil && keep {
-		err = os.Rename(f.Name(), name)
-		if err == nil {
-			return nil
-		}
-	}
-	return errors.Join(err, os.Remove(f.Name()))
 }
 
 // benchFailure adds to an error what can be done about it.

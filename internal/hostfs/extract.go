@@ -137,12 +137,12 @@ func (x *Extractor) canLink() (bool, error) {
 	if x.top.link(f, name) != nil {
 		return false, nil
 	}
-	return true, x.removeTrial(name)
+	return true, x.removeTrial(x.top.dir, "", name)
 }
 
-// removeTrial removes a file that was made in the destination to find out what can be done there.
-func (x *Extractor) removeTrial(name string) error {
-	return x.fail("remove the trial file", name, x.top.remove(name))
+// removeTrial removes a file that was made in a directory of the destination, at is its path, to find out what can be done there.
+func (x *Extractor) removeTrial(d *dir, at, name string) error {
+	return x.fail("remove the trial file", strings.TrimPrefix(at+"/"+name, "/"), d.remove(name))
 }
 
 // writable finds out whether anything can be made in the destination itself.
@@ -151,7 +151,7 @@ func (x *Extractor) writable() error {
 	if errors.Is(err, errNoAnon) {
 		name := tempName()
 		if f, err = x.top.createNamed(name, 0o600); err == nil {
-			return errors.Join(f.close(), x.removeTrial(name))
+			return errors.Join(f.close(), x.removeTrial(x.top.dir, "", name))
 		}
 	}
 	if err != nil {

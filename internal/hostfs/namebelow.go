@@ -35,7 +35,7 @@ func (n *Names) probeBelow(x *Extractor, paths iter.Seq2[pathsafe.Path, error], 
 	seen.dirs = newDirCache(extractDirs(), func(path string) (*dir, error) {
 		d, err := seen.openDir(path)
 		if err == nil && path != "" {
-			if err := b.look(d); err != nil {
+			if err := b.look(d, path); err != nil {
 				return nil, errors.Join(&probeError{err}, d.close())
 			}
 		}
@@ -70,8 +70,8 @@ type probeError struct{ err error }
 
 func (e *probeError) Error() string { return e.err.Error() }
 
-// look takes note of the rules of one directory.
-func (b *below) look(d *dir) error {
+// look takes note of the rules of one directory, at is its path.
+func (b *below) look(d *dir, at string) error {
 	rules := &b.names.rules
 	if foldsItself(d) {
 		rules.FoldCase, rules.FoldForm = true, true
@@ -81,18 +81,18 @@ func (b *below) look(d *dir) error {
 		return err
 	}
 	b.probed[m.Dev] = true
-	here, err := b.x.probeFolding(d)
+	here, err := b.x.probeFolding(d, at)
 	if err != nil {
 		return err
 	}
 	if b.odd {
 		if !b.names.probed {
 			b.names.probed = true
-			if err := b.x.probeNames(b.x.top.dir, rules); err != nil {
+			if err := b.x.probeNames(b.x.top.dir, "", rules); err != nil {
 				return err
 			}
 		}
-		if err := b.x.probeNames(d, &here); err != nil {
+		if err := b.x.probeNames(d, at, &here); err != nil {
 			return err
 		}
 	}

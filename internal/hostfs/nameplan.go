@@ -54,7 +54,7 @@ func (x *Extractor) CheckNames(paths iter.Seq2[pathsafe.Path, error], odd, renam
 		n.rules, n.probed = *x.opt.Names, true
 	} else {
 		var err error
-		if n.rules, err = x.probeFolding(x.top.dir); err == nil {
+		if n.rules, err = x.probeFolding(x.top.dir, ""); err == nil {
 			err = n.probeBelow(x, paths, odd)
 		}
 		if err != nil {
@@ -114,7 +114,7 @@ func (n *Names) component(x *Extractor, s string, from, to int) error {
 	name, dir := s[from:to], &n.levels[len(n.levels)-1]
 	if !n.probed && strictestNames.problem(name) != "" {
 		n.probed = true
-		if err := x.probeNames(x.top.dir, &n.rules); err != nil {
+		if err := x.probeNames(x.top.dir, "", &n.rules); err != nil {
 			return err
 		}
 	}

@@ -20,13 +20,13 @@ func usualNames() NameRules {
 	return NameRules{Longest: 255}
 }
 
-// probeFolding finds out which names a directory takes for one, by making a file and looking for it under other
-// names: few systems say it of a directory.
-func (x *Extractor) probeFolding(d *dir) (r NameRules, err error) {
+// probeFolding finds out which names a directory, at is its path, takes for one, by making a file and looking for it under
+// other names: few systems say it of a directory.
+func (x *Extractor) probeFolding(d *dir, at string) (r NameRules, err error) {
 	r = usualNames()
 	base := tempName() + trialMark
 	for _, t := range []trial{{&r.FoldCase, base + "a", base + "A"}, {&r.FoldForm, base + "é", base + "e\u0301"}} {
-		made, found, err := x.tryName(d, t.name, t.other)
+		made, found, err := x.tryName(d, at, t.name, t.other)
 		if err != nil {
 			return r, err
 		}
@@ -39,7 +39,7 @@ func (x *Extractor) probeFolding(d *dir) (r NameRules, err error) {
 
 // tryName makes an empty file and removes it again. It reports whether that could be made, and whether it was found as
 // other, too. The error is that it cannot be removed.
-func (x *Extractor) tryName(d *dir, name, other string) (made, found bool, err error) {
+func (x *Extractor) tryName(d *dir, at, name, other string) (made, found bool, err error) {
 	f, err := d.createNamed(name, 0o600)
 	if err != nil {
 		return false, false, nil
@@ -48,18 +48,17 @@ func (x *Extractor) tryName(d *dir, name, other string) (made, found bool, err e
 		_, err := d.lookup(other, false)
 		found = err == nil
 	}
-	err = errors.Join(f.close(), d.remove(name))
-	return true, found, x.fail("remove a trial file from", "", err)
+	return true, found, errors.Join(f.close(), x.removeTrial(d, at, name))
 }
 
 // probeNames completes rules by trying out what some system refuses. It is for trees with names that are out of the
 // ordinary. On Windows trying would not tell: there a colon makes a stream, and a device opens.
-func (x *Extractor) probeNames(d *dir, r *NameRules) error {
+func (x *Extractor) probeNames(d *dir, at string, r *NameRules) error {
 	if runtime.GOOS == "windows" {
 		return nil
 	}
 	base := tempName() + trialMark
-	if made, _, err := x.tryName(d, base+"plain", ""); err != nil || !made {
+	if made, _, err := x.tryName(d, at, base+"plain", ""); err != nil || !made {
 		return err // nothing can be made here at all; what is usual has to do
 	}
 	refused := make([]bool, len(refusedByWindows))
@@ -77,7 +76,7 @@ func (x *Extractor) probeNames(d *dir, r *NameRules) error {
 		trial{result: &noLong, name: base + strings.Repeat("a", left)},
 		trial{result: &noUnits, name: base + strings.Repeat("é", left)})
 	for _, t := range trials {
-		made, found, err := x.tryName(d, t.name, t.other)
+		made, found, err := x.tryName(d, at, t.name, t.other)
 		if err != nil {
 			return err
 		}

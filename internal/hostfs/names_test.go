@@ -344,9 +344,9 @@ func TestProbe(t *testing.T) {
 	x, err := NewExtractor(dir, ExtractOptions{})
 	check(t, err)
 	defer x.Abort()
-	r, err := x.probeFolding(x.top.dir)
+	r, err := x.probeFolding(x.top.dir, "")
 	check(t, err)
-	check(t, x.probeNames(x.top.dir, &r))
+	check(t, x.probeNames(x.top.dir, "", &r))
 	if left := tree(t, dir); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
@@ -388,9 +388,9 @@ func TestProbeOfOtherSystems(t *testing.T) {
 			x, err := NewExtractor(dir, ExtractOptions{})
 			check(t, err)
 			defer x.Abort()
-			r, err := x.probeFolding(x.top.dir)
+			r, err := x.probeFolding(x.top.dir, "")
 			check(t, err)
-			check(t, x.probeNames(x.top.dir, &r))
+			check(t, x.probeNames(x.top.dir, "", &r))
 			r.UTF8 = false // the mount options say what of that
 			if r != c.want {
 				t.Errorf("%+v, want %+v", r, c.want)

@@ -67,6 +67,9 @@ func Search(ctx context.Context, src Source, unlock seal.Unlock) (*Remains, erro
 	if r.Leads = slices.IndexFunc(r.States, s.takeFound); r.Leads >= 0 {
 		r.Roots, r.Have = s.base.roots, s.base.have
 	}
+	if err := ctx.Err(); err != nil {
+		return r, err
+	}
 	r.Suite = s.suite
-	return r, s.ctx.Err()
+	return r, nil
 }
