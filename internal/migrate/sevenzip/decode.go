@@ -54,7 +54,10 @@ var register = sync.OnceFunc(func() {
 				return nil, corrupt("method %x has %d inputs", id, len(in))
 			}
 			z, err := open(in[0])
-			return &apart{ReadCloser: z}, err
+			if err != nil {
+				return nil, err
+			}
+			return &apart{ReadCloser: z}, nil
 		})
 	}
 })
