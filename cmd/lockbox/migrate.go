@@ -149,11 +149,11 @@ run does what the first one left: a new archive has its name only when it is pro
 func (a *app) migrate(ctx context.Context, opt migrateOptions) error {
 	m := &migrator{a: a, opt: opt}
 	defer m.wipe()
-	if err := m.prepareReport(); err != nil {
-		return err
-	}
 	if opt.into != "" {
 		return m.several(ctx)
+	}
+	if err := preparePlace(&m.opt.report); err != nil {
+		return err
 	}
 	old := opt.old[0]
 	var err error

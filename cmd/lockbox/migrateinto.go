@@ -19,6 +19,16 @@ func (m *migrator) several(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if m.opt.report != "" {
+		made, err := makeDirs(m.opt.into) // where the report may belong
+		defer removeEmpty(made)
+		if err == nil {
+			err = preparePlace(&m.opt.report)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	by := make(map[string]string)
 	for _, p := range list {
 		// Some file systems fold case, and there two of these would be one.
@@ -55,9 +65,7 @@ func (m *migrator) several(ctx context.Context) error {
 			migrated++
 			continue
 		}
-		for _, dir := range made {
-			_ = os.Remove(dir) // unless something is in it
-		}
+		removeEmpty(made)
 		if ctx.Err() != nil || errors.Is(err, errReaderGone) {
 			return err
 		}
@@ -94,6 +102,13 @@ func makeDirs(dir string) (made []string, err error) {
 		return made, fmt.Errorf("cannot make the directory %s: %w", quoted(dir), withoutPath(err))
 	}
 	return made, nil
+}
+
+// removeEmpty removes directories, as long as nothing is in them.
+func removeEmpty(dirs []string) {
+	for _, dir := range dirs {
+		_ = os.Remove(dir)
+	}
 }
 
 // pair is an old archive, and what the new one is called.

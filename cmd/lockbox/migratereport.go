@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -110,20 +109,6 @@ func (m *migrator) tell(old, output string, r *migrate.Report) error {
 		}
 	}
 	return err
-}
-
-// prepareReport makes sure, before the work, that the report can be written. One that belongs into the directory for the new
-// archives may be the first file there.
-func (m *migrator) prepareReport() error {
-	if m.opt.report == "" {
-		return nil
-	}
-	if dir := filepath.Dir(m.opt.report); m.opt.into != "" && dir == filepath.Clean(m.opt.into) {
-		if err := os.MkdirAll(dir, 0o777); err != nil {
-			return fmt.Errorf("cannot write %s: %w", quoted(m.opt.report), err)
-		}
-	}
-	return preparePlace(&m.opt.report)
 }
 
 // reportApart refuses a report that would be written over one of these files, there already or to be made.
