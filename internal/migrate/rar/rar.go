@@ -84,6 +84,7 @@ type archive struct {
 	most       int64
 	passphrase *string
 	proven     bool // something encrypted came out right with the passphrase
+	cut        bool // its end is missing
 }
 
 // Open reads all headers, asking for the passphrase when one is needed for them or for a content.
@@ -123,7 +124,7 @@ func Open(ctx context.Context, in source.Input, o source.Options) (source.Archiv
 
 // survey reads all headers once, as far as they can be read.
 func (a *archive) survey(ctx context.Context) error {
-	z, err := a.reader()
+	z, in, err := a.reader()
 	if err != nil {
 		return err
 	}
@@ -154,6 +155,13 @@ func (a *archive) survey(ctx context.Context) error {
 			return format.Corrupt("RAR header", -1, "the contents are longer than any archive")
 		default:
 			total += h.UnPackedSize
+		}
+	}
+	if in.met {
+		if a.cut = a.facts.ends || n == 0; a.cut { // no version writes an archive of nothing
+			n, total = -1, -1
+		} else if n >= 0 {
+			a.info.Notes = append(a.info.Notes, "its end has no mark, as before RAR 3: whether something is missing cannot be told")
 		}
 	}
 	a.info.Entries, a.info.Bytes = n, total
@@ -201,16 +209,30 @@ func (a *archive) unlock(o source.Options) error {
 	return nil
 }
 
-func (a *archive) reader() (z *rardecode.Reader, err error) {
+// ending is the archive's bytes. It notices when more is wanted than there are: the library takes that for the end of the
+// archive where a block of the older layout could begin.
+type ending struct {
+	*io.SectionReader
+	met bool
+}
+
+func (e *ending) Read(p []byte) (int, error) {
+	n, err := e.SectionReader.Read(p)
+	e.met = e.met || n == 0 && err == io.EOF
+	return n, err
+}
+
+func (a *archive) reader() (z *rardecode.Reader, in *ending, err error) {
+	in = &ending{SectionReader: io.NewSectionReader(a.in, a.off, a.in.Size-a.off)}
 	opts := []rardecode.Option{rardecode.MaxDictionarySize(maxWindow), rardecode.BufferSize(64 << 10)}
 	if a.passphrase != nil {
 		opts = append(opts, rardecode.Password(*a.passphrase))
 	}
 	err = unpack.Guard("RAR archive", func() (err error) {
-		z, err = rardecode.NewReader(io.NewSectionReader(a.in, a.off, a.in.Size-a.off), opts...)
+		z, err = rardecode.NewReader(in, opts...)
 		return err
 	})
-	return z, a.kind(err, a.facts.hidden)
+	return z, in, a.kind(err, a.facts.hidden)
 }
 
 // next returns the next header, or io.EOF.
@@ -268,7 +290,7 @@ func (a *archive) Close() error { return nil }
 // Entries implements source.Archive.
 func (a *archive) Entries(ctx context.Context) iter.Seq2[*source.Entry, error] {
 	return func(yield func(*source.Entry, error) bool) {
-		z, err := a.reader()
+		z, _, err := a.reader()
 		if err != nil {
 			yield(nil, err)
 			return
@@ -276,8 +298,11 @@ func (a *archive) Entries(ctx context.Context) iter.Seq2[*source.Entry, error] {
 		seen := map[string]bool{}
 		for number := 0; ; number++ {
 			h, err := a.next(z)
-			if err == io.EOF {
+			if err == io.EOF && !a.cut {
 				return
+			}
+			if err == io.EOF {
+				err = format.Corrupt("RAR archive", -1, "its end is missing: it is cut short")
 			}
 			if err == nil {
 				err = ctx.Err()

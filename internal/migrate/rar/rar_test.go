@@ -323,6 +323,44 @@ func TestProgramInFront(t *testing.T) {
 	}
 }
 
+// Real archives that are cut anywhere are damaged, also between two blocks, where a program before RAR 3 would have ended.
+func TestCutAnywhere(t *testing.T) {
+	for name, lengths := range map[string][]int{
+		"rar": nil, "rar_windows": nil, "rar5_hardlink": nil, "rar5_symlink": nil,
+		"rar_encryption_header": {20, 107, 108, 109, 195, 196, 197, 219}, // each derives a key
+	} {
+		b, err := os.ReadFile("testdata/libarchive/test_read_format_" + name + ".rar")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lengths == nil {
+			for n := len(magic5); n < len(b); n++ {
+				lengths = append(lengths, n)
+			}
+		}
+		for _, n := range lengths {
+			_, list, err := readAll(t, b[:n], sourcetest.Pass("12345678"))
+			if !errors.Is(err, format.ErrCorrupt) {
+				t.Errorf("%s cut to %d bytes: %v, %d entries", name, n, err, len(list))
+			}
+		}
+	}
+}
+
+// Before RAR 3 the end had no mark.
+func TestEndWithoutMark(t *testing.T) {
+	f := file4(kind4File, 0, "a", "content", 3, 0o100644)
+	f[24] = 20 // the version that is needed
+	binary.LittleEndian.PutUint16(f, uint16(crc32.ChecksumIEEE(f[2:len(f)-len("content")])))
+	b := rar4(0, f)
+	for cut, notes := range map[int]int{0: 0, 7: 1} {
+		info, list, err := readAll(t, b[:len(b)-cut], source.Options{})
+		if err != nil || list["a"].data != "content" || len(info.Notes) != notes {
+			t.Errorf("%v, %+v, %q", err, list, info.Notes)
+		}
+	}
+}
+
 func FuzzOpen(f *testing.F) {
 	sourcetest.Seed(f, "testdata/libarchive", ".rar")
 	f.Add(rar4(0, file4(kind4File, 0, "a", "content one", 3, 0o100644), file4(kind4Service, 0, "CMT", "b", 3, 0)))

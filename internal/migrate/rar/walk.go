@@ -42,6 +42,7 @@ type facts struct {
 	begins    bool // the first block is what it must be
 	volume    bool // one of several
 	hidden    bool // headers are encrypted, and the rest is not known
+	ends      bool // what made it marks the end of what it makes
 	exponent  int  // the largest exponent of a key's derivation, for one key
 	work      int64
 	unchecked map[int]bool   // files, by number, whose only checksum is BLAKE2sp
@@ -87,7 +88,7 @@ func (f *facts) walk4(in source.Input, off int64) {
 			f.begins = size >= 13 && n >= 13 && uint16(crc32.ChecksumIEEE(b[2:13])) == binary.LittleEndian.Uint16(b[:])
 			f.volume = flags&1 != 0
 			if flags&0x80 != 0 {
-				f.hidden = true
+				f.hidden, f.ends = true, true
 				return
 			}
 		case kind4End:
@@ -101,6 +102,8 @@ func (f *facts) walk4(in source.Input, off int64) {
 				size += int64(binary.LittleEndian.Uint32(b[32:])&0x3fffffff) << 32
 				name += 8
 			}
+			// What RAR 3 brought with the mark: services, exact times, its compression.
+			f.ends = f.ends || kind == kind4Service || flags&0x1000 != 0 || b[24] >= 29
 			if kind == kind4Service {
 				f.service(string(b[name : name+min(8, int(binary.LittleEndian.Uint16(b[26:])))]))
 			}
