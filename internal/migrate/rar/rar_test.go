@@ -191,7 +191,9 @@ func TestNewerLayout(t *testing.T) {
 		file5{name: "dangling", attr: 0x20, extra: extra5(5, vint(4, 0), text(`nowhere`))}.block(),
 		file5{name: "copy", attr: 0x20, extra: extra5(5, vint(5, 0), text(`win`))}.block(),
 		file5{name: "old", flags: 4, attr: 0x20, data: "x", extra: extra5(4, vint(0, 7))}.block(),
-		file5{name: "blake", attr: 0x20, data: "unsure", extra: extra5(2, vint(0), make([]byte, 32))}.block(),
+		file5{name: "sum", attr: 0x20, data: "unsure", extra: extra5(2, vint(1), make([]byte, 32))}.block(),
+		file5{name: "blake", attr: 0x20, data: "abc", extra: extra5(2, vint(0), unhex(t, blakeABC))}.block(),
+		file5{name: "not blake", attr: 0x20, data: "abd", extra: extra5(2, vint(0), unhex(t, blakeABC))}.block(),
 		file5{name: "../up", flags: 4, attr: 0x20, data: "x"}.block(),
 		file5{name: "dam", flags: 4, attr: 0x20, data: "x", crc: 1}.block(),
 		file5{name: "last", flags: 4, attr: 0x20, data: "end"}.block(),
@@ -204,7 +206,7 @@ func TestNewerLayout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info.Entries != 14 || len(info.Lost) != 1 || len(info.Notes) != 0 {
+	if info.Entries != 16 || len(info.Lost) != 1 || len(info.Notes) != 0 {
 		t.Errorf("%+v", info)
 	}
 	for _, n := range []string{"junction", "dangling", "copy", "old", "../up"} {
@@ -215,8 +217,14 @@ func TestNewerLayout(t *testing.T) {
 	if g := list["dam"]; !errors.Is(g.err, format.ErrCorrupt) {
 		t.Errorf("damage: %+v", g)
 	}
-	if g := list["blake"]; g.data != "unsure" || len(g.e.Lost) != 1 {
+	if g := list["sum"]; g.data != "unsure" || len(g.e.Lost) != 1 {
+		t.Errorf("sum: %+v", g)
+	}
+	if g := list["blake"]; g.err != nil || g.data != "abc" || len(g.e.Lost) != 0 {
 		t.Errorf("blake: %+v", g)
+	}
+	if g := list["not blake"]; !errors.Is(g.err, format.ErrCorrupt) {
+		t.Errorf("not blake: %+v", g)
 	}
 	if g := list["last"]; g.data != "end" || g.err != nil || len(g.e.Lost) != 0 {
 		t.Errorf("last: %+v", g)

@@ -45,14 +45,15 @@ type facts struct {
 	ends      bool // what made it marks the end of what it makes
 	exponent  int  // the largest exponent of a key's derivation, for one key
 	work      int64
-	unchecked map[int]bool   // files, by number, whose only checksum is BLAKE2sp
-	services  map[string]int // parts that belong to files or the archive, by name
+	sums      map[int][blakeSize]byte // of files, by number, whose only checksum is BLAKE2sp
+	unchecked map[int]bool            // and of those that have another that the library does not check
+	services  map[string]int          // parts that belong to files or the archive, by name
 }
 
 // walk reads the headers behind the signature at off. It ends quietly where they are not as they should be: the
 // library says so then.
 func walk(in source.Input, off int64) *facts {
-	f := &facts{unchecked: map[int]bool{}, services: map[string]int{}}
+	f := &facts{sums: map[int][blakeSize]byte{}, unchecked: map[int]bool{}, services: map[string]int{}}
 	var sig [8]byte
 	if _, err := in.ReadAt(sig[:], off); err != nil && err != io.EOF {
 		return f
@@ -212,20 +213,28 @@ func (f *facts) file5(v, extra vints, number int, service bool) {
 	if service {
 		f.service(string(v.take(min(v.next(), 8))))
 	}
-	blake := false
+	sealed, hashed, sum := false, false, vints(nil)
 	for len(extra) > 0 {
 		r := extra.take(extra.next())
 		switch r.next() {
 		case 1: // encryption: version, flags, exponent, salt, ...
+			sealed = true
 			r.next()
 			r.next()
 			f.derive(r)
 		case 2:
-			blake = true
+			hashed = true
+			if r.next() == 0 {
+				sum = r
+			}
 		}
 	}
-	if blake && !hasCRC && !service {
+	switch {
+	case !hashed || hasCRC || service:
+	case sealed || len(sum) != blakeSize: // a sum of what is encrypted takes its key
 		f.unchecked[number] = true
+	default:
+		f.sums[number] = [blakeSize]byte(sum)
 	}
 }
 
