@@ -217,6 +217,12 @@ func (a *archive) next(t *stream, global map[string]string) (e *source.Entry, af
 				}
 			}
 			continue
+		case typeVolume: // GNU's label, and no file
+			if x.name != "" {
+				h.name = x.name
+			}
+			a.note(&a.info.Notes, source.Said("label", h.name))
+			return nil, t.at + format.AlignUp(h.size, blockSize), nil
 		}
 		return a.entry(t, &h, &x, x.over(global), at)
 	}
@@ -350,8 +356,6 @@ func (a *archive) describe(e *source.Entry, h *header) (err error) {
 		en.Kind = index.Dir
 	case typeFIFO:
 		en.Kind = index.FIFO
-	case typeVolume:
-		return errors.New("it is the label of the archive, and no file")
 	case typePart:
 		return errors.New("it is a file that another volume of the archive begins")
 	default:

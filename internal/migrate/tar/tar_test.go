@@ -234,7 +234,6 @@ func TestRefusedEntries(t *testing.T) {
 		{stdtar.Header{Name: "a", Linkname: "a", Typeflag: stdtar.TypeLink}, "another name of itself"},
 		{stdtar.Header{Name: "a", Typeflag: stdtar.TypeSymlink}, "leads nowhere"},
 		{stdtar.Header{Name: "a", Typeflag: 'M'}, "another volume"},
-		{stdtar.Header{Name: "a", Typeflag: 'V'}, "the label"},
 		{stdtar.Header{Name: "a", Typeflag: 'Q'}, "unknown kind"},
 	} {
 		got, _, err := readEverything(write(t, &c.h, &stdtar.Header{Name: "next", Typeflag: stdtar.TypeReg, Size: 3}), source.Options{})
@@ -405,6 +404,20 @@ func TestSolarisAccessLists(t *testing.T) {
 	}
 	if _, _, err := readEverything(slices.Concat(head("f", 'A', 17), list, make([]byte, 1024)), source.Options{}); !errors.Is(err, format.ErrCorrupt) {
 		t.Errorf("nothing behind it: %v", err)
+	}
+}
+
+// GNU tar's label stands where a file would.
+func TestLabel(t *testing.T) {
+	for _, name := range []string{"tape 7", strings.Repeat("long ", 50)} {
+		var long []byte
+		if len(name) > 100 {
+			long = append(append(head("././@LongLink", 'L', len(name)), name...), make([]byte, -len(name)&(blockSize-1))...)
+		}
+		got, info, err := readEverything(slices.Concat(long, head(name[:min(len(name), 100)], 'V', 5), make([]byte, blockSize), head("a", '0', 0), make([]byte, 1024)), source.Options{})
+		if err != nil || len(got) != 1 || got[0].e.Name != "a" || got[0].err != nil || len(info.Lost) != 0 || len(info.Notes) != 1 || !strings.Contains(info.Notes[0], name) {
+			t.Errorf("%v, %+v, %+v", err, got, info)
+		}
 	}
 }
 
