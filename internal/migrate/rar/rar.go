@@ -174,7 +174,10 @@ func (a *archive) note() {
 		a.info.Notes = append(a.info.Notes, source.Before(a.off))
 	}
 	if a.facts.hidden {
-		a.info.Notes = append(a.info.Notes, "headers are encrypted: comments, owners, access lists and further streams, if there are any, are not seen")
+		a.info.Notes = append(a.info.Notes, "headers are encrypted: comments, owners, access lists and further streams, if there are any, are not seen, nor what follows the end")
+	}
+	if a.facts.after > 0 {
+		a.info.Lost = append(a.info.Lost, fmt.Sprintf("%d bytes that follow the end of the archive", a.facts.after))
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.facts.services)) {
 		n := a.facts.services[name]

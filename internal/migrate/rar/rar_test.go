@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -327,6 +328,20 @@ func TestProgramInFront(t *testing.T) {
 	for _, s := range []string{"", "MZ", "Rar!", "MZ no archive at all"} {
 		if v := Probe(sourcetest.Input([]byte(s))); v.Format != "" {
 			t.Errorf("%q: %+v", s, v)
+		}
+	}
+}
+
+// What follows the end is lost, another archive as well.
+func TestBytesBehindTheEnd(t *testing.T) {
+	four := rar4(0, file4(kind4File, 0, "a", "content", 3, 0o100644))
+	five := rar5(0, file5{name: "a", flags: 4, data: "content"}.block())
+	for _, b := range [][]byte{four, five} {
+		for _, more := range [][]byte{nil, {0}, b} {
+			info, list, err := readAll(t, slices.Concat(b, more), source.Options{})
+			if err != nil || list["a"].data != "content" || len(info.Lost) != min(len(more), 1) || len(more) > 0 && !strings.HasPrefix(info.Lost[0], strconv.Itoa(len(more))+" bytes") {
+				t.Errorf("%d bytes more: %v, %+v", len(more), err, info)
+			}
 		}
 	}
 }

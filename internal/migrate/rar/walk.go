@@ -47,6 +47,7 @@ type facts struct {
 	work      int64
 	sums      map[int][blakeSize]byte // of files, by number, whose only checksum is BLAKE2sp
 	unchecked map[int]bool            // and of those that have another that the library does not check
+	after     int64                   // bytes behind the end
 	services  map[string]int          // parts that belong to files or the archive, by name
 }
 
@@ -93,6 +94,7 @@ func (f *facts) walk4(in source.Input, off int64) {
 				return
 			}
 		case kind4End:
+			f.after = max(0, in.Size-off-size)
 			return
 		case kind4File, kind4Service:
 			if n < 40 {
@@ -191,6 +193,7 @@ func (f *facts) walk5(in source.Input, off int64) {
 				files++
 			}
 		case kind5End:
+			f.after = max(0, in.Size-off)
 			return
 		}
 	}
