@@ -91,6 +91,7 @@ func (a *app) dump(ctx context.Context, archive string, limit int) error {
 	o.Unlock = a.unlockIfPossible(archive)
 	// When the archive can be opened at all, that keeps a writer from wiping what is being read.
 	held, err := store.Open(ctx, archive, o)
+	hint := "lockbox verify --full says which entries that concerns; lockbox recover saves the rest"
 	switch {
 	case err == nil:
 		defer held.Close()
@@ -99,6 +100,8 @@ func (a *app) dump(ctx context.Context, archive string, limit int) error {
 		return ctx.Err()
 	case codeOf(err) == exitAuth, hasWords(err):
 		return a.openFailure(archive, err)
+	default:
+		hint = "lockbox recover saves what can be read"
 	}
 	sum, err := dump.Run(ctx, f, a.out, dump.Options{
 		Limit: limit, Unlock: o.Unlock, ExpectRoot: o.ExpectRoot, Signers: o.Signers, Encrypted: a.keyFlag() != "",
@@ -120,7 +123,7 @@ func (a *app) dump(ctx context.Context, archive string, limit int) error {
 		a.out.flush()
 		return &failure{
 			code: exitDamaged, err: fmt.Errorf("%s is damaged: %s", quoted(archive), plural(uint64(sum.Damaged), "structure cannot be read", "structures cannot be read")),
-			hint: "lockbox verify --full says which entries that concerns; lockbox recover saves the rest",
+			hint: hint,
 		}
 	}
 	return err

@@ -106,7 +106,14 @@ func (d *dumper) foundState(r *recover.Remains) error {
 	d.line(1, "archive id     %v", s.Archive)
 	d.line(1, "suite          %s", suiteText(s))
 	d.line(1, "sector         %d", s.Sector)
-	d.line(0, "commit block, found at %d: generation %d", s.CommitOff, s.Generation)
+	trust := ""
+	if !s.Suite.Encrypted() {
+		trust = ", NOT VERIFIED: nothing tells its digest"
+	}
+	if s.Suite.Signed() {
+		trust += ", signature not checked"
+	}
+	d.line(0, "commit block, found at %d: generation %d%s", s.CommitOff, s.Generation, trust)
 	roots := slices.Clone(r.Roots[index.Entries:])
 	m, err := d.foundCommit(s)
 	if err == nil {

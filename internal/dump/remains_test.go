@@ -46,6 +46,9 @@ func TestWithoutSuperblocks(t *testing.T) {
 			if known := got.Root == sum.Root; known != (from == format.CopiesSize) {
 				t.Errorf("encrypted %v, %s: the root is %v", encrypted, says, got.Root)
 			}
+			if unproven := !encrypted && from == format.DataStart; unproven != strings.Contains(out, "NOT VERIFIED") {
+				t.Errorf("encrypted %v, %s: what is said of the commit block", encrypted, says)
+			}
 			if encrypted != strings.Contains(out, `slot 1  test, `) {
 				t.Errorf("encrypted %v, %s: key slots", encrypted, says)
 			}
