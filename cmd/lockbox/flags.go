@@ -34,7 +34,6 @@ var metavariables = map[string]string{
 	"sign-key":               "FILE",
 	"signer":                 "KEY",
 	"source":                 "DIR",
-	"source-encoding":        "NAME",
 	"source-identity":        "FILE",
 	"source-passphrase-file": "FILE",
 	"state":                  "FILE",

@@ -18,7 +18,7 @@ type migrateOptions struct {
 	replace        bool
 	skipExisting   bool
 	passphraseFile string
-	encoding       string
+	encoding       encodingValue
 	allowLoss      bool
 	report         string
 	plaintext      bool
@@ -35,7 +35,7 @@ func (o *migrateOptions) register(f *pflag.FlagSet) {
 	f.StringVar(&o.into, "into", "", "migrate every old archive below OLD, a directory, or several of them, into this directory")
 	f.BoolVar(&o.skipExisting, "skip-existing", false, "with --into: leave out what has a new archive there already")
 	f.StringVar(&o.passphraseFile, "source-passphrase-file", "", "the first line of this file is the passphrase of the old archive")
-	f.StringVar(&o.encoding, "source-encoding", "", "what names are written in that do not say it themselves, such as cp866 or shift_jis (default: what the format says)")
+	f.Var(&o.encoding, "source-encoding", "what names in a ZIP archive are written in that do not say it themselves, such as cp866 or shift_jis (default: what the format says)")
 	f.BoolVar(&o.allowLoss, "allow-loss", false, "go on without what cannot be carried over; each is named")
 	f.StringVar(&o.report, "report", "", "write what was migrated and what was not to this file, as JSON")
 	f.BoolVar(&o.plaintext, "plaintext", false, "let the new archive have less protection than the old one: not encrypted, not signed, or neither, as the other flags say")

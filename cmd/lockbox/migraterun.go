@@ -92,7 +92,7 @@ func (m *migrator) attempt(ctx context.Context, old, output string, then func(*m
 	var ar *store.Archive
 	shown := 0
 	o := migrate.Options{Limits: m.opt.limits(), AllowLoss: m.opt.allowLoss, Jobs: a.jobs()}
-	o.Source = source.Options{Encoding: m.opt.encoding, Passphrase: func() ([]byte, error) { return m.sourcePassphrase(ctx, old) }}
+	o.Source = source.Options{Encoding: string(m.opt.encoding), Passphrase: func() ([]byte, error) { return m.sourcePassphrase(ctx, old) }}
 	if err := m.opt.revault.options(ctx, old, &o.Source); err != nil {
 		return rep, err
 	}
@@ -155,6 +155,9 @@ func (m *migrator) create(ctx context.Context, old, output string, info source.I
 	a, c := m.a, m.opt.create
 	if err := m.opt.revault.fits(old, info, m.opt.into != ""); err != nil {
 		return nil, err
+	}
+	if m.opt.encoding != "" && info.Format != "zip" && m.opt.into == "" {
+		return nil, usagef("--source-encoding is for ZIP archives; %s is %s, whose names need none", quoted(old), info.Format)
 	}
 	if !m.opt.plaintext {
 		switch {

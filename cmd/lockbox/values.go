@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/text/encoding/ianaindex"
+
 	"lockbox/internal/format"
 )
 
@@ -152,5 +154,18 @@ func (v *countValue) Set(s string) error {
 		return errors.New("it is a number, 0 or more")
 	}
 	v.n, v.set = n, true
+	return nil
+}
+
+// encodingValue is what IANA calls an encoding of characters.
+type encodingValue string
+
+func (v *encodingValue) Type() string   { return "NAME" }
+func (v *encodingValue) String() string { return string(*v) }
+func (v *encodingValue) Set(s string) error {
+	if enc, err := ianaindex.IANA.Encoding(s); err != nil || enc == nil {
+		return errors.New("no encoding of that name is known; IANA lists them: cp866, shift_jis, windows-1251 ...")
+	}
+	*v = encodingValue(s)
 	return nil
 }
