@@ -14,6 +14,9 @@ SYSTEMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windo
 # One static binary: no target but race uses cgo.
 export CGO_ENABLED = 0
 
+# Tests compare modes, and messages to the letter: they run with the usual umask, and without what their user has set for the program.
+GOTEST = umask 022; unset LOCKBOX_PASSPHRASE LOCKBOX_PASSPHRASE_FILE LOCKBOX_TIMINGS SOURCE_DATE_EPOCH; $(GO) test
+
 .DEFAULT_GOAL := help
 .PHONY: help demo build dist dist-check test check fmt lint vuln systems tidy docs short race crash crash-os fuzz bench bench-peers clean
 
@@ -34,7 +37,7 @@ dist-check: ## build all of dist twice, in two directories and without a cache, 
 	$(GO) run ./scripts/dist -check -version $(VERSION) -systems '$(SYSTEMS)'
 
 test: ## run all tests; RUN=pattern runs some
-	$(GO) test -timeout 10m -run '$(RUN)' ./...
+	$(GOTEST) -timeout 10m -run '$(RUN)' ./...
 
 check: fmt systems lint vuln tidy docs short ## everything that must hold before a commit
 
@@ -64,18 +67,18 @@ tidy: ## go.mod and go.sum are what go mod tidy would write
 
 docs: ## ARCHITECTURE.md's import table and FORMAT.md's tables agree with the code
 	@echo '== import table, format tables'
-	@$(GO) test -count=1 .
+	@$(GOTEST) -count=1 .
 
 short: ## the tests that need a few seconds
 	@echo '== go test -short'
-	@$(GO) test -short ./...
+	@$(GOTEST) -short ./...
 
 race: ## the short tests under the race detector; needs a C compiler
 	@cc=$$(CGO_ENABLED=1 $(GO) env CC); \
 	if ! command -v $${cc%% *} >/dev/null 2>&1; then \
 		echo "make race: skipped, the race detector needs a C compiler and '$$cc' was not found"; exit 0; \
 	fi; \
-	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m ./...
+	export CGO_ENABLED=1; $(GOTEST) -race -short -timeout 20m ./...
 
 crash: ## the tests that interrupt commits, at full length
 	@GO='$(GO)' sh scripts/crash.sh
