@@ -165,6 +165,27 @@ func preparePlace(name *string) error {
 	} else if err != nil {
 		return fmt.Errorf("cannot write %s: %w", quoted(*name), withoutPath(err))
 	}
+	if stream := streamInto(to); stream != "" {
+		return fmt.Errorf("cannot write %s: %s goes into that file, which would be replaced with all that is in it", quoted(*name), stream)
+	}
 	*name = to
 	return nil
+}
+
+// streamInto names what this process prints into the file name, as a shell's redirection has it, or "". On Linux
+// /dev/stdout leads to the name of such a file, too.
+func streamInto(name string) string {
+	at, err := os.Stat(name)
+	if err != nil {
+		return "" // it is still to be made
+	}
+	for _, s := range []struct {
+		file *os.File
+		name string
+	}{{os.Stdout, "standard output"}, {os.Stderr, "standard error"}} {
+		if fi, err := s.file.Stat(); err == nil && os.SameFile(fi, at) {
+			return s.name
+		}
+	}
+	return ""
 }
