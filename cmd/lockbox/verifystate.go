@@ -61,7 +61,8 @@ func setAside(name, to string) error {
 		err = fs.ErrExist
 	}
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("it is damaged or no state of verify, and there is a %s already", quoted(to))
+		return &failure{code: exitFailed, err: fmt.Errorf("it is damaged or no state of verify, and there is a %s already", quoted(to)),
+			hint: "look at " + quoted(to) + ", then move it away or remove it: until then nothing is verified with this state"}
 	}
 	if err != nil {
 		return err
