@@ -45,9 +45,11 @@ other program can read them. It goes to standard output, or with -o to a file th
 appears when it is complete.
 
 tar keeps everything: owners, fine times, extended attributes, hard links, holes, special
-files (the pax format, sparse files as GNU tar has them). zip keeps files, directories,
-symbolic links, modes, owners by number and times in seconds; each thing that it cannot
-hold is named, and entries that it cannot hold at all make exit 3.
+files (the pax format, sparse files as GNU tar has them). POSIX ACLs are written as the
+extended attributes that they are on Linux: GNU tar restores them when its pattern of
+attributes to include is '*', and has another form for its own. zip keeps files,
+directories, symbolic links, modes, owners by number and times in seconds; each thing that
+it cannot hold is named, and entries that it cannot hold at all make exit 3.
 
 Only verified bytes are written. Damage ends the stream in such a way that nothing takes
 it for a whole archive (exit 15). ` + globHelp,
