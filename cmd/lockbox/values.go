@@ -164,7 +164,7 @@ func (v *encodingValue) Type() string   { return "NAME" }
 func (v *encodingValue) String() string { return string(*v) }
 func (v *encodingValue) Set(s string) error {
 	if enc, err := ianaindex.IANA.Encoding(s); err != nil || enc == nil {
-		return errors.New("no encoding of that name is known; IANA lists them: cp866, shift_jis, windows-1251 ...")
+		return errors.New("no encoding of that name is known; IANA lists them, such as cp866 and windows-1251")
 	}
 	*v = encodingValue(s)
 	return nil
