@@ -74,7 +74,8 @@ func (c *compressed) code() (int, error) {
 			return 0, io.ErrUnexpectedEOF // a code was cut off
 		}
 		n, err := io.ReadFull(c.src, c.group[:c.width])
-		if c.at, c.have = 0, uint(n)*8; c.have < c.width {
+		c.at, c.have = 0, uint(n)*8
+		if c.have < c.width || err != nil && err != io.ErrUnexpectedEOF {
 			return 0, err
 		}
 	}
@@ -104,8 +105,8 @@ func (c *compressed) step() error {
 		c.empty()
 		return nil
 	}
-	full := c.next == 1<<c.most
-	if code > c.next || c.last < 0 && code > 255 || code == c.next && full {
+	full := c.next == 1<<c.most // then no code is that long
+	if code > c.next || c.last < 0 && code > 255 {
 		return format.Corrupt("compress stream", -1, "a code stands for nothing")
 	}
 	at, k := len(c.back), code

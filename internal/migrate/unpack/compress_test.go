@@ -128,3 +128,31 @@ func TestCompressDamage(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A device that fails and then goes on has lost its place in a group of codes.
+func TestCompressReadError(t *testing.T) {
+	packed := packCompress(sample(3000), 9, false) // soon any code stands for something, so that no other error hides it
+	const within = compressHead + 100*9 + 7        // a group
+	z, err := NewReader("compress", &failsOnce{parts: [][]byte{packed[:within], packed[within:]}}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, z); !errors.Is(err, iotest.ErrTimeout) {
+		t.Errorf("%v", err)
+	}
+}
+
+// failsOnce has an error between its parts.
+type failsOnce struct{ parts [][]byte }
+
+func (f *failsOnce) Read(p []byte) (int, error) {
+	if len(f.parts) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, f.parts[0])
+	if f.parts[0] = f.parts[0][n:]; n == 0 {
+		f.parts = f.parts[1:]
+		return 0, iotest.ErrTimeout
+	}
+	return n, nil
+}
