@@ -114,8 +114,9 @@ structure, reads for so long what the pass has not read, and what was written si
 and keeps in the state file how far it came (exit 0 when all that it read was well). A
 pass ends however fast the archive grows; the next run begins the next one. What was
 found damaged is read again in every run, until it is mended. The time is shared
-between the archives of a call. A state that is not of the archive's past, or of the file
-in whose place a copy has come, is not used: that is a warning, and a new pass begins.
+between the archives of a call. A state that is not of the archive's past, or of another
+file, in whose place a copy or the result of "key rotate" has come, is not used: that is a
+warning, and a new pass begins.
 
 --report and --metrics replace their files as a whole, also after damage.
 ` + globHelp,

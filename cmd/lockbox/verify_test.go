@@ -208,11 +208,40 @@ func TestVerifyBeginsAnewWithACopy(t *testing.T) {
 	}
 	write(t, a, whole)
 	third, errs := run()
-	if !strings.Contains(errs, `the state of "a.lbx" in "s" is not used: it is about another file, in whose place a copy has come; a new pass begins`) || third >= second {
+	if !strings.Contains(errs, `the state of "a.lbx" in "s" is not used: it is about another file than is there now, which is a copy, or was made by key rotate; a new pass begins`) || third >= second {
 		t.Errorf("read %d, then %d of a copy: %s", second, third, errs)
 	}
 	if fourth, errs := run(); errs != "" || fourth <= third {
 		t.Errorf("read %d, then %d: %s", third, fourth, errs)
+	}
+}
+
+// A rotation of the key writes a new file. That is said once, and not that a copy has come.
+func TestVerifyBeginsAnewAfterRotation(t *testing.T) {
+	dir := t.TempDir()
+	a := filepath.Join(dir, "a.lbx")
+	public := mustRun(t, dir, "key", "generate", "-o", "me.key")
+	mustRun(t, dir, "create", "a.lbx", "--recipient", strings.TrimSpace(public))
+	first := born(t, a)
+	if first == 0 {
+		t.Skip("this file system does not tell when a file came to be")
+	}
+	run := func() (pass int64, errs string) {
+		t.Helper()
+		code, out, errs := lockbox(t, dir, "verify", "--full", "--json", "--state", "s", "a.lbx", "-i", "me.key")
+		if code != 0 {
+			t.Fatalf("exit %d: %s", code, errs)
+		}
+		return summaryOf(t, out).Pass.Number, errs
+	}
+	run()
+	time.Sleep(time.Until(time.Unix(0, first).Add(110 * time.Millisecond)))
+	mustRun(t, dir, "key", "rotate", "a.lbx", "-i", "me.key")
+	if pass, errs := run(); pass != 1 || !strings.Contains(errs, "which is a copy, or was made by key rotate; a new pass begins") {
+		t.Errorf("pass %d: %s", pass, errs)
+	}
+	if pass, errs := run(); pass != 2 || errs != "" {
+		t.Errorf("then pass %d: %s", pass, errs)
 	}
 }
 

@@ -65,8 +65,8 @@ func newPortion(c *checker, old *State) *portion {
 	} else if p.part.Anew = old.since(c.super.Archive, c.super.Generation, c.sum.Root); p.part.Anew != "" {
 		p.old = &State{Pass: 1}
 	} else if !sameBirth(old.born, c.o.Born) {
-		p.part.Anew = "it is about another file, in whose place a copy has come"
-		p.old = &State{Pass: 1, bad: old.bad, fill: old.fill} // damage is copied with the rest
+		p.part.Anew = "it is about another file than is there now, which is a copy, or was made by key rotate"
+		p.old = &State{Pass: 1, bad: old.bad, fill: old.fill} // damage is copied with the rest; where it was not, that shows
 	}
 	s := *p.old
 	s.Archive, s.Generation, s.Root, s.born = c.super.Archive, c.super.Generation, c.sum.Root, c.o.Born

@@ -40,7 +40,7 @@ type Options struct {
 	// one begins the first pass. It is not changed: Summary.Part has the one to go on with.
 	State *State
 	// Born is when the file came to be, in nanoseconds since 1970, as far as the system tells; else 0. By it a State knows when
-	// a copy has taken the archive's place, of which nothing was read. Neither the number of an inode does for that, which some file
+	// a copy, or what a rotation of the key made, has taken the archive's place, of which nothing was read. Neither the number of an inode does for that, which some file
 	// systems draw anew each time, nor the time of the last write, for a change that comes to nothing writes, too.
 	Born int64
 	// Until is when a run of a pass begins to read no more frames; zero: never. Structure is checked whole all the same.
