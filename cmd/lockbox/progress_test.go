@@ -113,7 +113,8 @@ func TestBars(t *testing.T) {
 			t.Errorf("%s: exit %d, the bar ends as %q", c.line, code, last)
 		}
 	}
-	// What has changed counts and nothing else, also what the archive has below another name. The walk that counts may come too late.
+	// What has changed counts and nothing else, also what the archive has below another name. The walk that counts may come too
+	// late; then it shows that what the archive may have already is read twice.
 	for i := range 3 {
 		write(t, filepath.Join(dir, "tree", fmt.Sprint(i)), noise(8_000_000, fmt.Sprint(i)))
 	}
@@ -123,7 +124,7 @@ func TestBars(t *testing.T) {
 		write(t, filepath.Join(dir, "tree", "1"), noise(8_000_001+late, fmt.Sprint(late)))
 		code, _, errs := lockbox(t, dir, "add", "u.lbx", "tree", "--to", "top", "--update", "--progress", "always")
 		last := errs[strings.LastIndexByte(errs, '\r')+1:]
-		if code != 0 || !regexp.MustCompile(`^adding (100% \[#+\] 8.0 MB of 8.0 MB|8.0 MB so far)`).MatchString(last) {
+		if code != 0 || !regexp.MustCompile(`^adding (100% \[#+\] 8.0 MB of 8.0 MB|(8.0|16) MB so far)`).MatchString(last) {
 			t.Fatalf("exit %d, the bar ends as %q", code, last)
 		}
 		if strings.Contains(last, "%") {
